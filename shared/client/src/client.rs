@@ -6,12 +6,13 @@ use futures_util::Stream;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, response::Parts};
 use http_body_util::BodyExt as _;
 use nameservice_api::{ProblemDocument, UNCHANGED};
+use nameservice_model::ShownUrl;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{Body, Http, Request, RequestError, Transport, TransportError};
+use crate::{Body, Http, Request, RequestError, Transport, TransportError, tls::Tls};
 
 /// A little longer than the 30 seconds that API Gateway waits for a function.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(35);
@@ -71,10 +72,17 @@ struct Inner {
 
 /// Builds a [`Client`].
 pub struct ClientBuilder {
-    transport: Result<Box<dyn Transport>, TransportError>,
+    to: To,
+    tls: Tls,
     token: Option<String>,
     timeout: Duration,
     retries: Retries,
+}
+
+/// Where requests go.
+enum To {
+    Url(String),
+    Transport(Box<dyn Transport>),
 }
 
 impl fmt::Debug for Client {
@@ -85,7 +93,12 @@ impl fmt::Debug for Client {
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("transport", &self.transport).finish_non_exhaustive()
+        let mut shown = f.debug_struct("ClientBuilder");
+        match &self.to {
+            To::Url(url) => shown.field("url", &ShownUrl(url).to_string()),
+            To::Transport(transport) => shown.field("transport", transport),
+        };
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -112,16 +125,33 @@ impl ClientBuilder {
         self
     }
 
+    /// Trusts only these certificates, in PEM, instead of the system's. Connections to `http://` have none.
+    #[must_use]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.roots = Some(pem.into());
+        self
+    }
+
+    /// Authenticates the client by a certificate: its chain and its private key, in one PEM.
+    #[must_use]
+    pub fn client_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.identity = Some(pem.into());
+        self
+    }
+
     /// Returns the client. Nothing is sent yet.
     pub fn build(self) -> Result<Client, RequestError> {
-        let Self { transport, token, timeout, retries } = self;
+        let Self { to, tls, token, timeout, retries } = self;
         let token = token.map(|token| {
             let mut value = HeaderValue::try_from(format!("Bearer {token}"))
                 .map_err(|_| RequestError::Invalid("the token contains characters that cannot be sent".into()))?;
             value.set_sensitive(true);
             Ok(value)
         });
-        let transport = transport.map_err(|error| RequestError::Invalid(error.to_string()))?;
+        let transport: Box<dyn Transport> = match to {
+            To::Url(url) => Box::new(Http::over(&url, &tls).map_err(|error| RequestError::Invalid(error.to_string()))?),
+            To::Transport(transport) => transport,
+        };
         Ok(Client(Arc::new(Inner { transport, token: token.transpose()?, timeout, retries })))
     }
 }
@@ -147,16 +177,16 @@ impl Client {
 
     /// Begins to build a client of the service at this URL, which may end in a base path.
     pub fn builder(url: &str) -> ClientBuilder {
-        Self::build_over(Http::new(url).map(|http| Box::new(http) as Box<dyn Transport>))
+        Self::build_to(To::Url(url.to_owned()))
     }
 
     /// Begins to build a client over another transport, such as a service in the same process.
     pub fn over(transport: impl Transport + 'static) -> ClientBuilder {
-        Self::build_over(Ok(Box::new(transport)))
+        Self::build_to(To::Transport(Box::new(transport)))
     }
 
-    fn build_over(transport: Result<Box<dyn Transport>, TransportError>) -> ClientBuilder {
-        ClientBuilder { transport, token: None, timeout: REQUEST_TIMEOUT, retries: Retries::default() }
+    fn build_to(to: To) -> ClientBuilder {
+        ClientBuilder { to, tls: Tls::default(), token: None, timeout: REQUEST_TIMEOUT, retries: Retries::default() }
     }
 
     /// Sends a request, repeating it under the retry policy, and returns the answer. An answer without a body is read as

@@ -18,6 +18,7 @@ mod outcomes;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 
 pub use client::{Client, ClientBuilder, Events, Retries};

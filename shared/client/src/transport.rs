@@ -8,6 +8,8 @@ use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use nameservice_model::{BoxError, ShownUrl, chain};
 use percent_encoding::percent_decode_str;
 
+use crate::tls::Tls;
+
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 
@@ -62,7 +64,12 @@ impl fmt::Debug for Http {
 impl Http {
     /// Returns a transport to the service at this URL, which may end in a base path.
     pub fn new(url: &str) -> Result<Self, TransportError> {
-        let client = http_client(url)?;
+        Self::over(url, &Tls::default())
+    }
+
+    /// Returns the same transport over this TLS.
+    pub(crate) fn over(url: &str, tls: &Tls) -> Result<Self, TransportError> {
+        let client = client_over(url, tls)?;
         let base = url.trim_end_matches('/').to_owned();
         let shown = ShownUrl(&base).to_string();
         Ok(Self { client, base, shown })
@@ -95,6 +102,10 @@ impl Http {
 
 /// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy if the host is this machine.
 pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
+    client_over(url, &Tls::default())
+}
+
+fn client_over(url: &str, tls: &Tls) -> Result<reqwest::Client, TransportError> {
     let unusable =
         |reason: &str| TransportError::Invalid(format!("`{}` cannot be used as a URL: {reason}", ShownUrl(url)));
     const SCHEME: &str = "it must begin with http:// or https://";
@@ -128,6 +139,8 @@ pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
                 .with_root_certificates(rustls::RootCertStore::empty())
                 .with_no_client_auth(),
         );
+    } else {
+        client = tls.apply(client)?;
     }
     client.build().map_err(|error| unusable(&chain(&error.without_url())))
 }

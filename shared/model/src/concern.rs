@@ -162,19 +162,6 @@ impl From<Config> for ConcernState {
     }
 }
 
-/// The outcome of a compare-and-set. A conflict is an outcome, not an error.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub enum CasResult<T> {
-    /// The new value is stored.
-    Updated,
-    /// The expected value did not match; nothing was written.
-    Conflict {
-        /// The current value: `None` if there is no such record.
-        actual: Option<ConcernValue<T>>,
-    },
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

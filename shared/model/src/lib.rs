@@ -11,7 +11,6 @@ mod call;
 mod capability;
 mod change;
 mod concern;
-mod concern_publisher;
 mod content_id;
 mod desired;
 mod difference;
@@ -46,8 +45,7 @@ pub use change::{
     Change, ChangeEvent, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity,
     MAX_CHANGE_PAYLOAD_BYTES, Run,
 };
-pub use concern::{CasResult, ConcernKind, ConcernState, ConcernValue, MAX_WATERMARK, check_watermark};
-pub use concern_publisher::{ConcernPublisher, push_with_retry};
+pub use concern::{ConcernKind, ConcernState, ConcernValue, MAX_WATERMARK, check_watermark};
 pub use content_id::{ContentId, InvalidContentId};
 pub use desired::{
     MAX_GRAPHS, NewConcern, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, check_graph_count, check_graph_name,

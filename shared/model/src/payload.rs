@@ -26,6 +26,54 @@ pub const MAX_GRAPH_NAME_BYTES: usize = 255;
 /// How deep a payload may nest: DynamoDB allows 32 levels, of which the item and the attribute take two.
 pub const MAX_PAYLOAD_DEPTH: usize = 30;
 
+impl Head {
+    /// Returns the `t` of the commit; 0 without one.
+    pub const fn t(&self) -> i64 {
+        self.v
+    }
+
+    /// Returns the commit; `None` without one.
+    pub const fn commit(&self) -> Option<&ContentId> {
+        self.payload.as_ref()
+    }
+}
+
+impl Index {
+    /// Returns the `t` that the index covers; 0 without one.
+    pub const fn t(&self) -> i64 {
+        self.v
+    }
+
+    /// Returns the index root; `None` without an index.
+    pub fn root(&self) -> Option<&ContentId> {
+        self.payload.as_ref().map(|root| &root.id)
+    }
+
+    /// Returns the index of a named graph, if it has one of its own.
+    pub fn graph(&self, name: &str) -> Option<&GraphIndex> {
+        self.payload.as_ref()?.graphs.get(name)?.as_ref()
+    }
+}
+
+impl Status {
+    /// Returns the state; `None` if it was left out of an expected value.
+    pub fn state(&self) -> Option<&str> {
+        self.payload.as_ref().map(|payload| payload.state.as_str())
+    }
+
+    /// Returns a member of the metadata.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.payload.as_ref()?.meta.get(name)
+    }
+}
+
+impl Config {
+    /// Returns a member of the configuration.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.payload.as_ref()?.get(name)
+    }
+}
+
 /// The payload of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexRoot {

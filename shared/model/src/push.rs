@@ -1,8 +1,8 @@
 use serde_json::Value;
 
 use crate::{
-    CasResult, ConcernState, ConcernValue, Config, ContentId, Head, Index, IndexRoot, InvalidPayload, Lease,
-    LeaseClaim, NewConfig, NewHead, NewIndex, NewStatus, OperationOutcome, RecordKind, Status, StatusPayload,
+    ConcernState, ConcernValue, Config, ContentId, Head, Index, IndexRoot, InvalidPayload, Lease, LeaseClaim,
+    NewConfig, NewHead, NewIndex, NewStatus, OperationOutcome, RecordKind, Status, StatusPayload,
 };
 
 /// The value that a push expects.
@@ -196,15 +196,11 @@ pub enum PushOutcome<T> {
 }
 
 impl<T> PushOutcome<T> {
-    /// Returns the outcome of a plain compare-and-set, which has only two.
-    pub fn into_cas(self) -> CasResult<T> {
+    /// Returns the value as the push wrote it, or the outcome itself if the push was rejected.
+    pub fn updated(self) -> Result<ConcernValue<T>, Self> {
         match self {
-            Self::Updated { .. } => CasResult::Updated,
-            Self::Stale { actual } => CasResult::Conflict { actual: Some(actual) },
-            Self::Conflict { actual } => CasResult::Conflict { actual },
-            Self::Unknown | Self::Retracted | Self::WrongKind(_) | Self::LeaseLost { .. } => {
-                CasResult::Conflict { actual: None }
-            }
+            Self::Updated { value, .. } => Ok(value),
+            rejected => Err(rejected),
         }
     }
 

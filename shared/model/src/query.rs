@@ -103,6 +103,14 @@ pub enum Listed {
 }
 
 impl Listed {
+    /// Returns the address of the record.
+    pub const fn address(&self) -> &Address {
+        match self {
+            Self::Summary(summary) => &summary.address,
+            Self::Full(record) => &record.address,
+        }
+    }
+
     /// Returns the cursor of a page that ends with this entry.
     pub fn cursor(&self) -> Cursor {
         let (kind, address) = match self {

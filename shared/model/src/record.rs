@@ -150,6 +150,18 @@ impl NewLedger {
     }
 }
 
+impl Record {
+    /// Returns the `t` of its head; 0 without a commit, and for a graph source.
+    pub fn t(&self) -> i64 {
+        self.head.as_ref().map_or(0, Head::t)
+    }
+
+    /// Returns its state.
+    pub fn state(&self) -> Option<&str> {
+        self.status.state()
+    }
+}
+
 /// What a list shows of a record without reading it: the attributes that the indexes carry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {

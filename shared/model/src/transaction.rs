@@ -180,6 +180,14 @@ pub enum OperationOutcome {
 }
 
 impl OperationOutcome {
+    /// Returns the value that is stored now, or the outcome itself if the operation was rejected, or was a check.
+    pub fn updated(self) -> Result<ConcernState, Self> {
+        match self {
+            Self::Updated { value, .. } => Ok(value),
+            other => Err(other),
+        }
+    }
+
     /// Returns whether it is a reason to reject the transaction.
     pub const fn rejects(&self) -> bool {
         !matches!(self, Self::Updated { .. } | Self::Passed)

@@ -1,16 +1,18 @@
 //! Keeps a custom read model: how many commits each tenant has, by the first segment of the name.
 //!
 //! ```sh
-//! cargo run -p nameservice --example projection -- http://127.0.0.1:8080
+//! cargo run -p nameservice --example projection -- memory:
 //! ```
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use nameservice::{
     Error, Record,
-    projector::{MemoryRows, Projection, Projector, Row},
+    projector::{MemoryRows, Projection, Row},
 };
 use serde::{Deserialize, Serialize};
+
+const COMMIT: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
 /// The row of a record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +40,7 @@ impl Projection for CommitsOfTenants {
     /// Depends only on the record, so that a rebuild makes the same rows.
     fn row(&self, record: &Record) -> Option<Commits> {
         let (tenant, _) = record.address.name().split_once('/')?;
-        Some(Commits { tenant: tenant.to_owned(), commits: record.head.as_ref()?.v })
+        Some(Commits { tenant: tenant.to_owned(), commits: record.t() })
     }
 }
 
@@ -46,19 +48,13 @@ impl Projection for CommitsOfTenants {
 async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let ns = nameservice::connect(&url).await?;
-    if url == "memory:" {
-        // Sample data.
-        for (name, t) in [("acme/books", 3), ("acme/films", 4), ("other/db", 1)] {
-            let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
-            ns.create_ledger(name).head(commit, t).await?;
-        }
+    for (name, t) in [("acme/books", 3), ("acme/films", 4), ("other/db", 1)] {
+        ns.create_ledger(name).head(COMMIT, t).or_existing().await?;
     }
     // In memory here; `projector::TableRows` keeps them in a table of DynamoDB, with the checkpoint.
     let rows = Arc::new(MemoryRows::new());
-    let (names, feed) = (ns.backend().clone(), ns.backend().clone());
-    let projector = Projector::new(CommitsOfTenants, names, feed, rows.clone());
-    // `projector.run()` would follow the feed from here on.
-    let progress = projector.catch_up(None).await?;
+    // `run` would follow the feed from here on.
+    let progress = ns.projector(CommitsOfTenants, rows.clone()).catch_up(None).await?;
     let mut tenants: BTreeMap<String, i64> = BTreeMap::new();
     for (_, _, row) in rows.all() {
         *tenants.entry(row.tenant.clone()).or_default() += row.commits;

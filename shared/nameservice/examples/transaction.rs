@@ -4,7 +4,7 @@
 //! cargo run -p nameservice --example transaction -- memory:
 //! ```
 
-use nameservice::{Address, Error, Operation, Rejection};
+use nameservice::{Error, Head};
 
 const COMMIT: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -14,16 +14,10 @@ async fn main() -> Result<(), Error> {
     let ns = nameservice::connect(&url).await?;
     let mut operations = Vec::new();
     for name in ["accounts", "orders"] {
-        match ns.create_ledger(name).await {
-            Ok(_) | Err(Error::Rejected(Rejection::AlreadyExists)) => {}
-            Err(error) => return Err(error),
-        }
-        let address: Address = name.parse()?;
-        let head = ns.head(&address)?.get().await?.ok_or(Rejection::Unknown)?;
-        let push = ns.head(&address)?.push(COMMIT, head.v + 1).expect(head).into_push()?;
-        operations.push(Operation::new(address, push));
+        let ledger = ns.create_ledger(name).or_existing().await?;
+        let head = ledger.head.clone().unwrap_or_else(Head::unborn);
+        operations.push(ns.head(&ledger)?.push(COMMIT, head.t() + 1).expect(head).into_operation()?);
     }
-    let outcomes = ns.commit(operations).await?;
-    println!("{} heads were moved", outcomes.len());
+    println!("{} heads were moved", ns.commit(operations).await?.len());
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! cargo run -p nameservice --example transactor -- memory:
 //! ```
 
-use nameservice::{ContentId, Error, Head, PushOutcome, Rejection};
+use nameservice::{Error, Head, PushOutcome};
 
 /// Sample commits; a transactor has written them to its storage before.
 const COMMITS: [&str; 2] = [
@@ -16,25 +16,18 @@ const COMMITS: [&str; 2] = [
 async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
     let ns = nameservice::connect(&url).await?;
-    match ns.create_ledger("example").await {
-        Ok(_) | Err(Error::Rejected(Rejection::AlreadyExists)) => {}
-        Err(error) => return Err(error),
-    }
-    let head = ns.head("example")?;
+    let ledger = ns.create_ledger("example").or_existing().await?;
+    let mut current = ledger.head.clone().unwrap_or_else(Head::unborn);
     for commit in COMMITS {
-        let commit: ContentId = commit.parse()?;
-        let mut current = head.get().await?.unwrap_or_else(Head::unborn);
-        loop {
-            match head.push(commit.clone(), current.v + 1).expect(current).await? {
-                PushOutcome::Updated { value, .. } => {
-                    println!("published t {}", value.v);
-                    break;
-                }
+        current = loop {
+            match ns.head(&ledger)?.push(commit, current.t() + 1).expect(current).await? {
+                PushOutcome::Updated { value, .. } => break value,
                 // Another transactor was faster: a real one would apply its transaction to the new head first.
                 PushOutcome::Conflict { actual: Some(actual) } => current = actual,
                 other => return Err(other.into()),
             }
-        }
+        };
+        println!("published t {}", current.t());
     }
     Ok(())
 }

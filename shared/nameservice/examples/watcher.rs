@@ -6,40 +6,28 @@
 
 use std::collections::BTreeMap;
 
-use nameservice::{ChangeEvent, ConcernKind, Error, Limit};
+use nameservice::{ChangeEvent, ConcernKind, Error};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory:".into());
-    let how_many: usize = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(usize::MAX);
     let ns = nameservice::connect(&url).await?;
+    let how_many = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(usize::MAX);
+    let mut snapshot = ns.snapshot().await?;
     let mut heads = BTreeMap::new();
-    // Taken before the first page, so that changes made while the pages are read follow it.
-    let mut position = ns.backend().position().await?;
-    let mut cursor = None;
-    loop {
-        let page = ns.backend().snapshot(Limit::new(1000)?, cursor.as_ref(), &|_| true).await?;
-        heads.extend(page.items.into_iter().map(|record| (record.address, record.head.map_or(0, |head| head.v))));
-        cursor = page.cursor;
-        if cursor.is_none() {
-            break;
-        }
+    while let Some(record) = snapshot.try_next().await? {
+        heads.insert(record.address.clone(), record.t());
     }
-    println!("{} records at position {position}", heads.len());
-    let mut changes = ns.changes().after(position).part(ConcernKind::Head).follow();
+    println!("{} records at position {}", heads.len(), snapshot.position());
+    // Its position is stored with the copy, so that a restarted reader continues there.
+    let mut changes = snapshot.changes().part(ConcernKind::Head).follow();
     for _ in 0..how_many {
-        match changes.try_next().await? {
-            Some(ChangeEvent::Change(change)) => {
-                println!("{} is at t {}", change.address, change.watermark);
-                heads.insert(change.address, change.watermark);
-                // Stored with the copy, so that a restarted reader continues here.
-                position = change.position;
-            }
-            _ => {
-                println!("what follows position {position} has expired: read a snapshot again");
-                break;
-            }
-        }
+        let Some(ChangeEvent::Change(change)) = changes.try_next().await? else {
+            println!("changes have expired: read a snapshot again");
+            break;
+        };
+        println!("{} is at t {}", change.address, change.watermark);
+        heads.insert(change.address, change.watermark);
     }
     Ok(())
 }

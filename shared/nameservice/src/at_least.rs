@@ -1,9 +1,9 @@
-use std::{future::IntoFuture, sync::Arc, time::Duration};
+use std::{fmt, future::IntoFuture, sync::Arc, time::Duration};
 
 use nameservice_model::{Backend, ConcernValue};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::{Error, Result, handles::Future};
+use crate::{Error, Result, builder::Future};
 
 /// Delays between two reads if the feed does not show a write immediately: the first, and the longest.
 const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -16,7 +16,7 @@ const DELAYS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 /// # let ns = nameservice::connect("memory:").await?;
 /// # ns.create_ledger("mydb").head(id, 42).await?;
 /// let head = ns.head("mydb")?.at_least(42).within(std::time::Duration::from_secs(10)).await?;
-/// assert_eq!(head.v, 42);
+/// assert_eq!(head.t(), 42);
 /// assert!(matches!(ns.head("mydb")?.at_least(43).await, Err(nameservice::Error::NotYet { wanted: 43, actual: Some(42) })));
 /// # Ok(()) }
 /// # #[cfg(feature = "embedded")]
@@ -28,6 +28,15 @@ pub struct AtLeast<T> {
     watermark: i64,
     read: Box<dyn Fn() -> Future<Option<T>> + Send + Sync>,
     within: Duration,
+}
+
+impl<T> fmt::Debug for AtLeast<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtLeast")
+            .field("watermark", &self.watermark)
+            .field("within", &self.within)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<T> AtLeast<T> {

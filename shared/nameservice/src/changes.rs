@@ -10,7 +10,7 @@ use futures_util::{
     Stream, StreamExt as _,
     stream::{self, BoxStream},
 };
-use nameservice_model::{AddressGlob, Change, ChangeEvent, ChangedPart, Limit, RecordKind, Run};
+use nameservice_model::{Address, AddressGlob, Change, ChangeEvent, ChangedPart, InvalidGlob, Limit, RecordKind, Run};
 
 use crate::{Error, Nameservice, Result};
 
@@ -21,9 +21,9 @@ const WAIT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug)]
 #[must_use = "nothing is read before it is followed"]
 pub struct Changes {
-    names: Nameservice,
+    pub(crate) names: Nameservice,
     after: Option<u64>,
-    addresses: Vec<String>,
+    pub(crate) addresses: Vec<String>,
     prefix: Option<String>,
     kind: Option<RecordKind>,
     source_type: Option<String>,
@@ -101,8 +101,7 @@ impl Changes {
 
     fn source(self) -> Result<Source> {
         let Self { names, after, addresses, prefix, kind, source_type, parts } = self;
-        let globs: Vec<AddressGlob> =
-            addresses.iter().map(|text| AddressGlob::parse(text)).collect::<Result<_, _>>()?;
+        let globs = parsed(&addresses)?;
         #[cfg(feature = "client")]
         if let Some(client) = names.client() {
             let filter = nameservice_client::ChangeFilter { addresses: globs, prefix, kind, source_type, parts };
@@ -111,6 +110,16 @@ impl Changes {
         let filter = Filter { globs, prefix: prefix.unwrap_or_default(), kind, source_type, parts };
         Ok(Source::Feed(Box::new(Feed { names, after, filter, found: VecDeque::new() })))
     }
+}
+
+/// Returns the patterns of these texts.
+pub(crate) fn parsed(patterns: &[String]) -> Result<Vec<AddressGlob>, InvalidGlob> {
+    patterns.iter().map(|text| AddressGlob::parse(text)).collect()
+}
+
+/// Returns whether an address matches one of the patterns, or there are none.
+pub(crate) fn matches_any(globs: &[AddressGlob], address: &Address) -> bool {
+    globs.is_empty() || globs.iter().any(|glob| glob.matches(address))
 }
 
 /// The change feed as it grows: a stream of [`ChangeEvent`]s.
@@ -215,7 +224,7 @@ struct Filter {
 
 impl Filter {
     fn matches(&self, change: &Change) -> bool {
-        (self.globs.is_empty() || self.globs.iter().any(|glob| glob.matches(&change.address)))
+        matches_any(&self.globs, &change.address)
             && change.address.as_str().starts_with(&self.prefix)
             && self.kind.is_none_or(|kind| kind == change.identity.kind)
             && self.source_type.as_ref().is_none_or(|wanted| change.identity.source_type.as_ref() == Some(wanted))

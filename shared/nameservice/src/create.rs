@@ -1,26 +1,38 @@
-use std::{future::IntoFuture, pin::Pin, sync::Arc};
-
 use nameservice_model::{
-    Address, Backend, Call, ContentId, Created, GraphSourcePublication, InvalidAddress, NewConfig, NewHead, Object,
-    Published, Record,
+    Address, BranchCreated, Call, ContentId, Created, GraphSourcePublication, InvalidAddress, NewConfig, NewHead,
+    Object, Published, Record, RecordKind,
 };
 
-use crate::{Error, Result, names::new_head};
-
-type Future<T> = Pin<Box<dyn std::future::Future<Output = Result<T>> + Send>>;
+use crate::{Error, Nameservice, Rejection, Result, builder::sent, names::new_head};
 
 /// The creation of a ledger: awaited, it returns the record.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), nameservice::Error> {
+/// # let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+/// use nameservice::{Error, Rejection};
+///
+/// let ns = nameservice::connect("memory:").await?;
+/// let mydb = ns.create_ledger("mydb").head(commit, 1).await?;
+/// assert_eq!(mydb.t(), 1);
+/// assert!(matches!(ns.create_ledger("mydb").await, Err(Error::Rejected(Rejection::AlreadyExists))));
+/// assert_eq!(ns.create_ledger("mydb").or_existing().await?, mydb);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
 #[must_use = "nothing is sent before it is awaited"]
 pub struct CreateLedger {
-    backend: Arc<dyn Backend>,
+    names: Nameservice,
     call: Call,
     parts: Result<(Address, Option<NewHead>, Option<NewConfig>)>,
+    or_existing: bool,
 }
 
 impl CreateLedger {
-    pub(crate) fn new(backend: Arc<dyn Backend>, address: Result<Address, InvalidAddress>) -> Self {
+    pub(crate) fn new(names: Nameservice, address: Result<Address, InvalidAddress>) -> Self {
         let parts = address.map(|address| (address, None, None)).map_err(Error::from);
-        Self { backend, call: Call::fresh(), parts }
+        Self { names, call: Call::fresh(), parts, or_existing: false }
     }
 
     /// Creates it with a head.
@@ -39,39 +51,77 @@ impl CreateLedger {
         self
     }
 
-    /// Sets the call: repeating it with the same call does not apply it twice.
-    pub fn call(mut self, call: Call) -> Self {
-        self.call = call;
+    /// Returns the ledger as it is if it exists; one that is retracted is still an error.
+    pub fn or_existing(mut self) -> Self {
+        self.or_existing = true;
         self
     }
 }
 
-impl IntoFuture for CreateLedger {
-    type Output = Result<Record>;
-    type IntoFuture = Future<Record>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let (address, head, config) = self.parts?;
-            match self.backend.create_ledger(&self.call, &address, head.as_ref(), config.as_ref()).await? {
-                Created::Created(record) => Ok(*record),
-                other => Err(other.into()),
+sent!(CreateLedger -> Record, self => {
+    let (address, head, config) = self.parts?;
+    let backend = self.names.backend();
+    match backend.create_ledger(&self.call, &address, head.as_ref(), config.as_ref()).await? {
+        Created::Created(record) => Ok(*record),
+        Created::AlreadyExists if self.or_existing => {
+            // It may have been purged meanwhile.
+            let record = backend.lookup(&address).await?.ok_or(Rejection::Unknown)?;
+            match record.kind {
+                _ if record.retracted => Err(Rejection::Retracted.into()),
+                RecordKind::Ledger => Ok(record),
+                kind => Err(Rejection::WrongKind { kind, source_type: record.source_type }.into()),
             }
-        })
+        }
+        other => Err(other.into()),
+    }
+});
+
+/// The creation of a branch of a ledger: awaited, it returns the record.
+#[derive(Debug)]
+#[must_use = "nothing is sent before it is awaited"]
+pub struct CreateBranch {
+    names: Nameservice,
+    call: Call,
+    addresses: Result<(Address, Address), InvalidAddress>,
+    at: Option<Result<NewHead>>,
+}
+
+impl CreateBranch {
+    pub(crate) fn new(names: Nameservice, addresses: Result<(Address, Address), InvalidAddress>) -> Self {
+        Self { names, call: Call::fresh(), addresses, at: None }
+    }
+
+    /// Creates it at this commit; by default, at the head of its source.
+    pub fn at<I>(mut self, id: I, t: i64) -> Self
+    where
+        I: TryInto<ContentId>,
+        Error: From<I::Error>,
+    {
+        self.at = Some(new_head(id, t));
+        self
     }
 }
 
+sent!(CreateBranch -> Record, self => {
+    let ((branch, source), at) = (self.addresses?, self.at.transpose()?);
+    match self.names.backend().create_branch(&self.call, &branch, &source, at.as_ref()).await? {
+        BranchCreated::Created(record) => Ok(*record),
+        other => Err(other.into()),
+    }
+});
+
 /// The publication of a graph source: awaited, it returns the record.
+#[derive(Debug)]
 #[must_use = "nothing is sent before it is awaited"]
 pub struct PublishGraphSource {
-    backend: Arc<dyn Backend>,
+    names: Nameservice,
     call: Call,
     publication: Result<GraphSourcePublication>,
 }
 
 impl PublishGraphSource {
     pub(crate) fn new(
-        backend: Arc<dyn Backend>,
+        names: Nameservice,
         address: Result<Address, InvalidAddress>,
         source_type: String,
         config: Object,
@@ -79,11 +129,12 @@ impl PublishGraphSource {
         let publication = address.map_err(Error::from);
         let publication =
             publication.and_then(|address| Ok(GraphSourcePublication::new(address, source_type, config)?));
-        Self { backend, call: Call::fresh(), publication }
+        Self { names, call: Call::fresh(), publication }
     }
 
     /// Sets what it depends on.
-    pub fn depends_on(mut self, dependencies: Vec<Address>) -> Self {
+    pub fn depends_on(mut self, dependencies: impl IntoIterator<Item = Address>) -> Self {
+        let dependencies = dependencies.into_iter().collect();
         self.publication = self.publication.and_then(|publication| Ok(publication.with_dependencies(dependencies)?));
         self
     }
@@ -93,24 +144,11 @@ impl PublishGraphSource {
         self.publication = self.publication.and_then(|publication| Ok(publication.expecting(v)?));
         self
     }
-
-    /// Sets the call: repeating it with the same call does not apply it twice.
-    pub fn call(mut self, call: Call) -> Self {
-        self.call = call;
-        self
-    }
 }
 
-impl IntoFuture for PublishGraphSource {
-    type Output = Result<Record>;
-    type IntoFuture = Future<Record>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            match self.backend.publish_graph_source(&self.call, &self.publication?).await? {
-                Published::Created(record) | Published::Updated(record) => Ok(*record),
-                other => Err(other.into()),
-            }
-        })
+sent!(PublishGraphSource -> Record, self => {
+    match self.names.backend().publish_graph_source(&self.call, &self.publication?).await? {
+        Published::Created(record) | Published::Updated(record) => Ok(*record),
+        other => Err(other.into()),
     }
-}
+});

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::Client;
+use nameservice_dynamo::RetryPolicy;
 use nameservice_feed::Feed;
 use nameservice_model::{
     Address, BoxError, Call, Config, ConfigPublisher as _, Head, Index, RefPublisher as _, Result, Status,
@@ -37,10 +38,13 @@ impl DynamoDb {
         endpoint: Option<&str>,
         timeout: Duration,
     ) -> Result<Self, BoxError> {
-        let client = client(region, endpoint).await?;
-        let policy = nameservice_dynamo::RetryPolicy { deadline: timeout, ..Default::default() };
+        let policy = RetryPolicy { deadline: timeout, ..Default::default() };
+        Ok(Self::at(client(region, endpoint).await?, table, policy))
+    }
+
+    pub(crate) fn at(client: Client, table: &str, policy: RetryPolicy) -> Self {
         let feed = Feed::new(client.clone(), Feed::table_of(table));
-        Ok(Self { store: Store::new(client, table).with_retry_policy(policy), feed })
+        Self { store: Store::new(client, table).with_retry_policy(policy), feed }
     }
 
     /// Returns the table of the records.

@@ -1,12 +1,13 @@
 use std::convert::Infallible;
 
 use nameservice_model::{
-    BoxError, BranchCreated, Committed, Created, Dropped, Error as BackendError, InvalidAddress, InvalidContentId,
-    InvalidGlob, InvalidLimit, InvalidPayload, InvalidSearch, Leased, Protection, Published, Purged, PushOutcome,
-    Released, Reset, Restored, Retracted, ShownUrl,
+    Address, BoxError, BranchCreated, Committed, ConcernState, ConcernValue, Created, Dropped, Error as BackendError,
+    InvalidAddress, InvalidContentId, InvalidGlob, InvalidLimit, InvalidPayload, InvalidSearch, Lease, Leased,
+    OperationOutcome, Protection, Published, Purged, PushOutcome, RecordKind, Released, Reset, Restored, Retracted,
+    ShownUrl,
 };
 
-use crate::{InvalidPlace, Place};
+use crate::{InvalidPlace, LeaseLost, Place};
 
 /// The result of everything that [`Nameservice`](crate::Nameservice) and its handles do.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -39,6 +40,9 @@ pub enum Error {
     /// The text cannot be searched for.
     #[error("the search text {0}")]
     Search(#[from] InvalidSearch),
+    /// A lease was lost while it was kept.
+    #[error("the lease was lost")]
+    LeaseLost(#[from] LeaseLost),
     /// The URL names no backend.
     #[error(transparent)]
     Place(#[from] InvalidPlace),
@@ -67,8 +71,24 @@ impl From<Infallible> for Error {
     }
 }
 
-/// The reason why a write was not applied.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// The reason why a write was not applied, with the stored value if it is the reason.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), nameservice::Error> {
+/// # let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+/// # let ns = nameservice::connect("memory:").await?;
+/// use nameservice::{Error, Rejection};
+///
+/// ns.create_ledger("mydb").head(commit, 7).await?;
+/// let pushed = ns.head("mydb")?.push(commit, 8).expect_unborn().await?;
+/// match pushed.updated().map_err(Error::from) {
+///     Err(Error::Rejected(Rejection::Conflict { actual: Some(head) })) => assert_eq!(head.v(), 7),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
     /// A record of this address exists.
@@ -81,114 +101,190 @@ pub enum Rejection {
     #[error("the record is retracted")]
     Retracted,
     /// The record is of another kind.
-    #[error("the record is of another kind")]
-    WrongKind,
-    /// The current value is as new or newer.
-    #[error("the current value is as new or newer")]
-    Stale,
+    #[error("the record is {}", kind_of(.kind, .source_type))]
+    WrongKind {
+        /// What the record is.
+        kind: RecordKind,
+        /// Its type, if that is the reason.
+        source_type: Option<String>,
+    },
+    /// The stored value is as new or newer.
+    #[error("the stored value is as new or newer: {}", at(.actual))]
+    Stale {
+        /// The stored value.
+        actual: Box<ConcernState>,
+    },
     /// The expected value does not match.
-    #[error("the expected value does not match")]
-    Conflict,
+    #[error("the expected value does not match{}", after_colon(.actual, at))]
+    Conflict {
+        /// The stored value; `None` if it is not known, or there is no such record.
+        actual: Option<Box<ConcernState>>,
+    },
     /// The lease is not held.
-    #[error("the lease is not held")]
-    LeaseLost,
+    #[error("the lease is not held{}", after_colon(.lease, held))]
+    LeaseLost {
+        /// The stored lease, if there is one.
+        lease: Option<Box<Lease>>,
+    },
     /// Another holder has a lease of the record.
-    #[error("another holder has a lease of the record")]
-    LeaseHeld,
+    #[error("{}", held(.lease))]
+    LeaseHeld {
+        /// The stored lease.
+        lease: Box<Lease>,
+    },
     /// Other records depend on it.
     #[error("other records depend on it")]
     HasDependents,
     /// It is protected.
     #[error("the record is protected")]
     Protected,
-    /// Dependencies are missing or retracted.
-    #[error("dependencies are missing or retracted")]
-    MissingDependencies,
+    /// The record was not created as a branch.
+    #[error("the record was not created as a branch")]
+    NotABranch,
+    /// These dependencies are missing or retracted.
+    #[error("dependencies are missing or retracted: {}", listed(.0))]
+    MissingDependencies(Vec<Address>),
+    /// The source of a branch does not exist, is retracted, or is not a ledger.
+    #[error("the source does not exist, is retracted, or is not a ledger")]
+    UnknownSource,
     /// The source of a branch has no commit.
     #[error("the source has no commit")]
     UnbornSource,
-    /// Operations of a transaction were rejected.
-    #[error("operations of the transaction were rejected")]
-    TransactionRejected,
+    /// Operations of a transaction were rejected: the outcome of each.
+    #[error("operations of the transaction were rejected: {}", rejected(.0))]
+    TransactionRejected(Vec<OperationOutcome>),
     /// An outcome that this version does not know.
     #[error("{0}")]
     Other(&'static str),
 }
 
-/// Converts the outcomes of writes to errors, for callers that cannot continue with them. From a successful outcome the caller
-/// should have taken the value instead.
+const OTHER: Rejection = Rejection::Other("the outcome is not one that was asked for");
+
+fn after_colon<T>(value: &Option<Box<T>>, shown: impl Fn(&T) -> String) -> String {
+    value.as_deref().map(|value| format!(": {}", shown(value))).unwrap_or_default()
+}
+
+fn at(actual: &ConcernState) -> String {
+    format!("the {} is at {}", actual.concern(), actual.v())
+}
+
+fn held(lease: &Lease) -> String {
+    format!("the lease {} is held by {}", lease.name, lease.holder)
+}
+
+fn kind_of(kind: &RecordKind, source_type: &Option<String>) -> String {
+    match (kind, source_type) {
+        (RecordKind::Ledger, _) => "a ledger".to_owned(),
+        (RecordKind::GraphSource, None) => "a graph source".to_owned(),
+        (RecordKind::GraphSource, Some(source_type)) => format!("a graph source of the type {source_type}"),
+    }
+}
+
+fn listed(addresses: &[Address]) -> String {
+    addresses.iter().map(Address::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Names the operations that are the reason, by their place in the transaction, from 1.
+fn rejected(outcomes: &[OperationOutcome]) -> String {
+    let reasons = outcomes.iter().zip(1..).filter(|(outcome, _)| outcome.rejects());
+    let reasons = reasons.map(|(outcome, nth)| format!("{nth} ({})", Rejection::from(outcome.clone())));
+    reasons.collect::<Vec<_>>().join(", ")
+}
+
+impl From<OperationOutcome> for Rejection {
+    fn from(outcome: OperationOutcome) -> Self {
+        match outcome {
+            OperationOutcome::Stale { actual } => Self::Stale { actual: Box::new(actual) },
+            OperationOutcome::Conflict { actual } => Self::Conflict { actual: actual.map(Box::new) },
+            OperationOutcome::Unknown => Self::Unknown,
+            OperationOutcome::Retracted => Self::Retracted,
+            OperationOutcome::WrongKind(kind) => Self::WrongKind { kind, source_type: None },
+            OperationOutcome::LeaseLost { lease } => Self::LeaseLost { lease: lease.map(Box::new) },
+            OperationOutcome::Updated { .. } | OperationOutcome::Passed => OTHER,
+        }
+    }
+}
+
+impl From<OperationOutcome> for Error {
+    fn from(outcome: OperationOutcome) -> Self {
+        Self::Rejected(outcome.into())
+    }
+}
+
+impl<T> From<PushOutcome<T>> for Error
+where
+    ConcernState: From<ConcernValue<T>>,
+{
+    fn from(outcome: PushOutcome<T>) -> Self {
+        OperationOutcome::from(outcome).into()
+    }
+}
+
+/// Converts the outcomes of other writes to errors, for callers that cannot continue with them. From a successful outcome
+/// the caller should have taken the value instead.
 macro_rules! rejections {
-    ($($outcome:ty: { $($pattern:pat => $rejection:ident),* $(,)? })*) => {$(
+    ($($outcome:ty: { $($pattern:pat => $rejection:expr),* $(,)? })*) => {$(
         impl From<$outcome> for Error {
             #[allow(unreachable_patterns, reason = "outcomes may grow")]
             fn from(outcome: $outcome) -> Self {
                 Self::Rejected(match outcome {
-                    $($pattern => Rejection::$rejection,)*
-                    _ => Rejection::Other("the outcome is not one that was asked for"),
+                    $($pattern => $rejection,)*
+                    _ => OTHER,
                 })
             }
         }
     )*};
 }
 
-impl<T> From<PushOutcome<T>> for Error {
-    fn from(outcome: PushOutcome<T>) -> Self {
-        Self::Rejected(match outcome {
-            PushOutcome::Stale { .. } => Rejection::Stale,
-            PushOutcome::Conflict { .. } => Rejection::Conflict,
-            PushOutcome::Unknown => Rejection::Unknown,
-            PushOutcome::Retracted => Rejection::Retracted,
-            PushOutcome::WrongKind(_) => Rejection::WrongKind,
-            PushOutcome::LeaseLost { .. } => Rejection::LeaseLost,
-            _ => Rejection::Other("the outcome is not one that was asked for"),
-        })
-    }
-}
-
 rejections! {
-    Created: { Created::AlreadyExists => AlreadyExists }
+    Created: { Created::AlreadyExists => Rejection::AlreadyExists }
     BranchCreated: {
-        BranchCreated::AlreadyExists => AlreadyExists,
-        BranchCreated::UnknownSource => Unknown,
-        BranchCreated::UnbornSource => UnbornSource,
+        BranchCreated::AlreadyExists => Rejection::AlreadyExists,
+        BranchCreated::UnknownSource => Rejection::UnknownSource,
+        BranchCreated::UnbornSource => Rejection::UnbornSource,
     }
     Published: {
-        Published::Conflict { .. } => Conflict,
-        Published::MissingDependencies(_) => MissingDependencies,
-        Published::WrongKind { .. } => WrongKind,
-        Published::Retracted => Retracted,
+        Published::Conflict { actual } => Rejection::Conflict { actual: actual.map(|actual| Box::new(actual.into())) },
+        Published::MissingDependencies(missing) => Rejection::MissingDependencies(missing),
+        Published::WrongKind { kind, source_type } => Rejection::WrongKind { kind, source_type },
+        Published::Retracted => Rejection::Retracted,
     }
     Retracted: {
-        Retracted::HasDependents => HasDependents,
-        Retracted::Protected => Protected,
-        Retracted::Unknown => Unknown,
+        Retracted::HasDependents => Rejection::HasDependents,
+        Retracted::Protected => Rejection::Protected,
+        Retracted::Unknown => Rejection::Unknown,
     }
-    Restored: { Restored::Unknown => Unknown }
+    Restored: { Restored::Unknown => Rejection::Unknown }
     Reset: {
-        Reset::Unknown => Unknown,
-        Reset::Retracted => Retracted,
-        Reset::Protected => Protected,
-        Reset::WrongKind(_) => WrongKind,
+        Reset::Unknown => Rejection::Unknown,
+        Reset::Retracted => Rejection::Retracted,
+        Reset::Protected => Rejection::Protected,
+        Reset::WrongKind(kind) => Rejection::WrongKind { kind, source_type: None },
     }
     Purged: {
-        Purged::HasDependents => HasDependents,
-        Purged::Protected => Protected,
-        Purged::Unknown => Unknown,
+        Purged::HasDependents => Rejection::HasDependents,
+        Purged::Protected => Rejection::Protected,
+        Purged::Unknown => Rejection::Unknown,
     }
     Dropped: {
-        Dropped::HasDependents => HasDependents,
-        Dropped::Protected => Protected,
-        Dropped::Unknown => Unknown,
+        Dropped::HasDependents => Rejection::HasDependents,
+        Dropped::Protected => Rejection::Protected,
+        Dropped::NotABranch => Rejection::NotABranch,
+        Dropped::Unknown => Rejection::Unknown,
     }
-    Protection: { Protection::Unknown => Unknown }
+    Protection: { Protection::Unknown => Rejection::Unknown }
     Leased: {
-        Leased::Busy(_) => LeaseHeld,
-        Leased::Lost { .. } => LeaseLost,
-        Leased::Unknown => Unknown,
-        Leased::Retracted => Retracted,
+        Leased::Busy(lease) => Rejection::LeaseHeld { lease: Box::new(lease) },
+        Leased::Lost { lease } => Rejection::LeaseLost { lease: lease.map(Box::new) },
+        Leased::Unknown => Rejection::Unknown,
+        Leased::Retracted => Rejection::Retracted,
     }
-    Released: { Released::Lost { .. } => LeaseLost, Released::Unknown => Unknown, Released::Retracted => Retracted }
-    Committed: { Committed::Rejected(_) => TransactionRejected }
+    Released: {
+        Released::Lost { lease } => Rejection::LeaseLost { lease: lease.map(Box::new) },
+        Released::Unknown => Rejection::Unknown,
+        Released::Retracted => Rejection::Retracted,
+    }
+    Committed: { Committed::Rejected(outcomes) => Rejection::TransactionRejected(outcomes) }
 }
 
 /// Returns a function that converts a backend's own error to one that names the place.

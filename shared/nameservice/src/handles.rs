@@ -1,29 +1,41 @@
 //! Handles of the concerns of a record: read one, or push it.
 
-use std::{future::IntoFuture, pin::Pin, sync::Arc};
+use std::sync::Arc;
 
 use nameservice_model::{
-    Address, Backend, Call, Config, ConfigPush, ContentId, Head, HeadPush, Index, IndexPush, IndexRoot, LeaseClaim,
-    NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, Object, PushOutcome, Status, StatusPayload, StatusPush,
+    Address, Backend, Call, Config, ConfigPush, ContentId, Head, HeadPush, Index, IndexPush, IndexRoot, InvalidPayload,
+    LeaseClaim, NewConfig, NewGraphIndex, NewHead, NewIndex, NewStatus, Object, Operation, PushOutcome, Status,
+    StatusPayload, StatusPush,
 };
 use serde_json::Value;
 
-use crate::{AtLeast, Error, Rejection, Result, names::new_head};
-
-pub(crate) type Future<T> = Pin<Box<dyn std::future::Future<Output = Result<T>> + Send>>;
+use crate::{
+    AtLeast, Error, Nameservice, Rejection, Result,
+    builder::{Future, sent},
+    names::{new_head, new_index},
+};
 
 macro_rules! handle {
     ($name:ident $value:ident $what:literal) => {
         #[doc = concat!("The ", $what, " of one record.")]
-        #[derive(Clone)]
+        #[derive(Clone, Debug)]
         pub struct $name {
-            backend: Arc<dyn Backend>,
+            names: Nameservice,
             address: Address,
         }
 
         impl $name {
-            pub(crate) fn new(backend: Arc<dyn Backend>, address: Address) -> Self {
-                Self { backend, address }
+            pub(crate) fn new(names: Nameservice, address: Address) -> Self {
+                Self { names, address }
+            }
+
+            fn backend(&self) -> &Arc<dyn Backend> {
+                self.names.backend()
+            }
+
+            /// Returns the address of the record.
+            pub const fn address(&self) -> &Address {
+                &self.address
             }
 
             #[doc = concat!("Begins to read the ", $what, " once its watermark is at least this.")]
@@ -33,7 +45,7 @@ macro_rules! handle {
                     let handle = handle.clone();
                     Box::pin(async move { handle.get().await })
                 };
-                AtLeast::new(self.backend.clone(), watermark, Box::new(read))
+                AtLeast::new(self.backend().clone(), watermark, Box::new(read))
             }
         }
     };
@@ -44,7 +56,27 @@ handle!(IndexHandle Index "index");
 handle!(StatusHandle Status "status");
 handle!(ConfigHandle Config "configuration");
 
+/// What pushes have in common.
+macro_rules! push {
+    ($name:ident, $push:ident) => {
+        impl $name {
+            /// Makes the push valid only under a lease.
+            pub fn under(mut self, claim: LeaseClaim) -> Self {
+                self.claim = Some(claim);
+                self
+            }
+
+            /// Returns the push as an operation of a [transaction](Nameservice::commit).
+            pub fn into_operation(self) -> Result<Operation> {
+                let address = self.handle.address.clone();
+                Ok(Operation::new(address, self.into_push()?))
+            }
+        }
+    };
+}
+
 /// What a push of a head or an index expects.
+#[derive(Debug)]
 enum Expectation<T> {
     Older,
     NoRecord,
@@ -54,7 +86,7 @@ enum Expectation<T> {
 impl HeadHandle {
     /// Returns the head; `None` if there is no record, or it is a graph source.
     pub async fn get(&self) -> Result<Option<Head>> {
-        Ok(self.backend.head(&self.address).await?)
+        Ok(self.backend().head(&self.address).await?)
     }
 
     /// Begins a push of a commit and its `t`. Without an expectation it replaces any older head.
@@ -63,17 +95,13 @@ impl HeadHandle {
         I: TryInto<ContentId>,
         Error: From<I::Error>,
     {
-        PushHead {
-            handle: self.clone(),
-            call: Call::fresh(),
-            new: new_head(id, t),
-            expected: Expectation::Older,
-            claim: None,
-        }
+        let (call, expected) = (Call::fresh(), Expectation::Older);
+        PushHead { handle: self.clone(), call, new: new_head(id, t), expected, claim: None }
     }
 }
 
 /// A push of a head: awaited, it returns the outcome.
+#[derive(Debug)]
 #[must_use = "nothing is sent before it is awaited"]
 pub struct PushHead {
     handle: HeadHandle,
@@ -101,18 +129,6 @@ impl PushHead {
         self
     }
 
-    /// Makes the push valid only under a lease.
-    pub fn under(mut self, claim: LeaseClaim) -> Self {
-        self.claim = Some(claim);
-        self
-    }
-
-    /// Sets the call: repeating it with the same call does not apply it twice.
-    pub fn call(mut self, call: Call) -> Self {
-        self.call = call;
-        self
-    }
-
     /// Returns the push, for a transaction.
     pub fn into_push(self) -> Result<HeadPush> {
         let new = self.new?;
@@ -128,21 +144,16 @@ impl PushHead {
     }
 }
 
-impl IntoFuture for PushHead {
-    type Output = Result<PushOutcome<ContentId>>;
-    type IntoFuture = Future<PushOutcome<ContentId>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let HeadHandle { backend, address } = self.handle.clone();
-        let call = self.call.clone();
-        Box::pin(async move { Ok(backend.push_head(&call, &address, &self.into_push()?).await?) })
-    }
-}
+push!(PushHead, HeadPush);
+sent!(PushHead -> PushOutcome<ContentId>, self => {
+    let (handle, call) = (self.handle.clone(), self.call.clone());
+    Ok(handle.backend().push_head(&call, &handle.address, &self.into_push()?).await?)
+});
 
 impl IndexHandle {
     /// Returns the index; `None` if there is no record.
     pub async fn get(&self) -> Result<Option<Index>> {
-        Ok(self.backend.index(&self.address).await?)
+        Ok(self.backend().index(&self.address).await?)
     }
 
     /// Begins a push of an index root and the `t` that it covers. Without an expectation it replaces any older index.
@@ -151,12 +162,13 @@ impl IndexHandle {
         I: TryInto<ContentId>,
         Error: From<I::Error>,
     {
-        let new = id.try_into().map_err(Error::from).and_then(|id| Ok(NewIndex::new(id, t)?));
-        PushIndex { handle: self.clone(), call: Call::fresh(), new, expected: Expectation::Older, claim: None }
+        let (call, expected) = (Call::fresh(), Expectation::Older);
+        PushIndex { handle: self.clone(), call, new: new_index(id, t), expected, claim: None }
     }
 }
 
 /// A push of an index: awaited, it returns the outcome.
+#[derive(Debug)]
 #[must_use = "nothing is sent before it is awaited"]
 pub struct PushIndex {
     handle: IndexHandle,
@@ -178,21 +190,15 @@ impl PushIndex {
         self.expect(Index::unborn())
     }
 
+    /// Expects that there is no record: the push creates a ledger.
+    pub fn expect_no_record(mut self) -> Self {
+        self.expected = Expectation::NoRecord;
+        self
+    }
+
     /// Sets the index of a named graph too; `None` for one that exists and has no index yet.
     pub fn graph(mut self, name: impl Into<String>, graph: Option<NewGraphIndex>) -> Self {
         self.new = self.new.and_then(|new| Ok(new.with_graph(name, graph)?));
-        self
-    }
-
-    /// Makes the push valid only under a lease.
-    pub fn under(mut self, claim: LeaseClaim) -> Self {
-        self.claim = Some(claim);
-        self
-    }
-
-    /// Sets the call: repeating it with the same call does not apply it twice.
-    pub fn call(mut self, call: Call) -> Self {
-        self.call = call;
         self
     }
 
@@ -211,53 +217,97 @@ impl PushIndex {
     }
 }
 
-impl IntoFuture for PushIndex {
-    type Output = Result<PushOutcome<IndexRoot>>;
-    type IntoFuture = Future<PushOutcome<IndexRoot>>;
+push!(PushIndex, IndexPush);
+sent!(PushIndex -> PushOutcome<IndexRoot>, self => {
+    let (handle, call) = (self.handle.clone(), self.call.clone());
+    Ok(handle.backend().push_index(&call, &handle.address, &self.into_push()?).await?)
+});
 
-    fn into_future(self) -> Self::IntoFuture {
-        let IndexHandle { backend, address } = self.handle.clone();
-        let call = self.call.clone();
-        Box::pin(async move { Ok(backend.push_index(&call, &address, &self.into_push()?).await?) })
-    }
+/// A builder of pushes of a status or a configuration, which always name the version that they replace.
+macro_rules! replacement {
+    ($(#[$doc:meta])* $name:ident: $handle:ident, $value:ident, $new:ident, $push:ident, $send:ident -> $payload:ty, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        #[must_use = "nothing is sent before it is awaited"]
+        pub struct $name {
+            handle: $handle,
+            call: Call,
+            new: Result<$new>,
+            expected: Option<$value>,
+            claim: Option<LeaseClaim>,
+        }
+
+        impl $name {
+            #[doc = concat!("Expects this ", $what, ". By default, the current version is read first, and expected.")]
+            pub fn expect(mut self, expected: $value) -> Self {
+                self.expected = Some(expected);
+                self
+            }
+
+            /// Sets the version that is stored; by default, one more than the expected one.
+            pub fn v(mut self, v: i64) -> Self {
+                self.new = self.new.and_then(|new| Ok(new.with_v(v)?));
+                self
+            }
+
+            #[doc = concat!("Returns the push, for a transaction. It needs the expected ", $what, ".")]
+            pub fn into_push(self) -> Result<$push> {
+                let missing = || InvalidPayload::new("expected", concat!("is required: the ", $what, " that is replaced"));
+                let push = $push::cas(self.expected.ok_or_else(missing)?, self.new?);
+                Ok(match self.claim {
+                    Some(claim) => push.under(claim)?,
+                    None => push,
+                })
+            }
+        }
+
+        push!($name, $push);
+        sent!($name -> PushOutcome<$payload>, self => {
+            let mut this = self;
+            let (handle, call) = (this.handle.clone(), this.call.clone());
+            // Nothing is read for a value that cannot be stored.
+            this.new = Ok(this.new?);
+            if this.expected.is_none() {
+                let current = handle.get().await?.ok_or(Rejection::Unknown)?;
+                this.expected = Some($value::stored(current.v, None));
+            }
+            Ok(handle.backend().$send(&call, &handle.address, &this.into_push()?).await?)
+        });
+    };
+}
+
+replacement! {
+    /// A push of a status: awaited, it returns the outcome.
+    SetStatus: StatusHandle, Status, NewStatus, StatusPush, push_status -> StatusPayload, "status"
+}
+
+replacement! {
+    /// A push of a configuration: awaited, it returns the outcome.
+    SetConfig: ConfigHandle, Config, NewConfig, ConfigPush, push_config -> Value, "configuration"
 }
 
 impl StatusHandle {
     /// Returns the status; `None` if there is no record.
     pub async fn get(&self) -> Result<Option<Status>> {
-        Ok(self.backend.status(&self.address).await?)
+        Ok(self.backend().status(&self.address).await?)
     }
 
-    /// Replaces the current status by this state and metadata. If the status changes meanwhile, that is a conflict.
-    pub async fn set(&self, state: impl Into<String>, meta: Object) -> Result<PushOutcome<StatusPayload>> {
-        let new = NewStatus::new(StatusPayload { state: state.into(), meta })?;
-        let current = self.get().await?.ok_or(Rejection::Unknown)?;
-        self.replace(Status::stored(current.v, None), new).await
-    }
-
-    /// Replaces this status.
-    pub async fn replace(&self, expected: Status, new: NewStatus) -> Result<PushOutcome<StatusPayload>> {
-        let push = StatusPush::cas(expected, new);
-        Ok(self.backend.push_status(&Call::fresh(), &self.address, &push).await?)
+    /// Begins to replace the status by this state and metadata. If the status changes meanwhile, that is a conflict.
+    pub fn set(&self, state: impl Into<String>, meta: Object) -> SetStatus {
+        let new = NewStatus::new(StatusPayload { state: state.into(), meta }).map_err(Error::from);
+        SetStatus { handle: self.clone(), call: Call::fresh(), new, expected: None, claim: None }
     }
 }
 
 impl ConfigHandle {
     /// Returns the configuration; `None` if there is no record.
     pub async fn get(&self) -> Result<Option<Config>> {
-        Ok(self.backend.config(&self.address).await?)
+        Ok(self.backend().config(&self.address).await?)
     }
 
-    /// Replaces the current configuration. If it changes meanwhile, that is a conflict.
-    pub async fn set(&self, config: Object) -> Result<PushOutcome<Value>> {
-        let new = NewConfig::new(config)?;
-        let current = self.get().await?.ok_or(Rejection::Unknown)?;
-        self.replace(Config::stored(current.v, None), new).await
-    }
-
-    /// Replaces this configuration.
-    pub async fn replace(&self, expected: Config, new: NewConfig) -> Result<PushOutcome<Value>> {
-        let push = ConfigPush::cas(expected, new);
-        Ok(self.backend.push_config(&Call::fresh(), &self.address, &push).await?)
+    /// Begins to replace the configuration of a ledger. If it changes meanwhile, that is a conflict.
+    pub fn set(&self, config: Object) -> SetConfig {
+        let new = NewConfig::new(config).map_err(Error::from);
+        SetConfig { handle: self.clone(), call: Call::fresh(), new, expected: None, claim: None }
     }
 }

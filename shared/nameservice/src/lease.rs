@@ -1,23 +1,22 @@
 //! Leases that are kept: refreshed in time, watched, and released at the end. Works over any [`LeasePublisher`].
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use nameservice_model::{
-    Address, Backend, BoxError, Call, Error as BackendError, Held, Lease, LeaseClaim, LeaseName, LeasePublisher,
-    LeaseRequest, Leased, Object, Released,
+    Address, Backend, Call, Error as BackendError, Held, Lease, LeaseClaim, LeaseName, LeasePublisher, LeaseRequest,
+    Leased, Object, Released,
 };
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
 };
 
-use crate::{Error, Result};
+use crate::{Nameservice, Result};
 
 /// The longest delay after a failed refresh.
 const REFRESH_AGAIN: Duration = Duration::from_secs(1);
 
 /// A lease that this process holds. If dropped, the lease is neither refreshed nor released: it expires.
-#[derive(Debug)]
 pub struct LeaseKeeper<P: ?Sized = dyn Backend> {
     address: Address,
     request: LeaseRequest,
@@ -29,6 +28,14 @@ pub struct LeaseKeeper<P: ?Sized = dyn Backend> {
     due: Instant,
     check: Arc<Notify>,
     publisher: Arc<P>,
+}
+
+impl<P: ?Sized> fmt::Debug for LeaseKeeper<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("LeaseKeeper");
+        shown.field("address", &self.address).field("lease", &self.lease).field("token", &self.token);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// The result of asking for a lease.
@@ -53,8 +60,8 @@ pub enum LeaseLost {
     Expired,
 }
 
-impl std::fmt::Display for LeaseLost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for LeaseLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken(Some(lease)) => write!(f, "it was taken over by {}", lease.holder),
             Self::Taken(None) => f.write_str("it expired or was released"),
@@ -63,6 +70,8 @@ impl std::fmt::Display for LeaseLost {
         }
     }
 }
+
+impl std::error::Error for LeaseLost {}
 
 impl<P: LeasePublisher + ?Sized> LeaseKeeper<P> {
     /// Acquires a lease that is free, expired, or held by the same holder.
@@ -170,6 +179,17 @@ pub enum Ran<T> {
     Lost(LeaseLost),
 }
 
+impl<T> Ran<T> {
+    /// Returns what the future returned, or an error that says why it did not run to its end.
+    pub fn done(self) -> Result<T> {
+        match self {
+            Self::Done(output) => Ok(output),
+            Self::NotHeld(outcome) => Err(outcome.into()),
+            Self::Lost(lost) => Err(lost.into()),
+        }
+    }
+}
+
 /// Runs a future under a lease: acquires it, passes the claim to the future, keeps the lease, drops the future when the
 /// lease is lost, and releases the lease at the end. Every push of the future should carry the claim: only the claim
 /// prevents a process that was suspended from publishing after its lease has expired.
@@ -202,16 +222,17 @@ where
 }
 
 /// A lease to be acquired.
-#[must_use]
+#[derive(Clone, Debug)]
+#[must_use = "nothing is sent before it is acquired"]
 pub struct LeaseHandle {
-    backend: Arc<dyn Backend>,
+    names: Nameservice,
     address: Address,
     request: LeaseRequest,
 }
 
 impl LeaseHandle {
-    pub(crate) fn new(backend: Arc<dyn Backend>, address: Address, name: LeaseName, holder: String) -> Result<Self> {
-        Ok(Self { backend, address, request: LeaseRequest::new(name, holder)? })
+    pub(crate) fn new(names: Nameservice, address: Address, name: LeaseName, holder: String) -> Result<Self> {
+        Ok(Self { names, address, request: LeaseRequest::new(name, holder)? })
     }
 
     /// Sets how long the lease lasts without a refresh, in whole seconds.
@@ -235,7 +256,7 @@ impl LeaseHandle {
 
     /// Acquires the lease.
     pub async fn acquire(self) -> Result<LeaseKeeper> {
-        match LeaseKeeper::acquire(self.backend, self.address, self.request).await? {
+        match LeaseKeeper::acquire(self.names.backend().clone(), self.address, self.request).await? {
             Acquired::Held(keeper) => Ok(keeper),
             Acquired::NotHeld(outcome) => Err(outcome.into()),
         }
@@ -243,13 +264,6 @@ impl LeaseHandle {
 
     /// Runs a future under the lease, as [`hold_lease`] does.
     pub async fn hold<T, F: Future<Output = T>>(self, run: impl FnOnce(LeaseClaim) -> F) -> Result<Ran<T>> {
-        Ok(hold_lease(self.backend, &self.address, &self.request, run).await?)
-    }
-}
-
-impl From<LeaseLost> for Error {
-    fn from(lost: LeaseLost) -> Self {
-        let source: BoxError = lost.to_string().into();
-        Self::Backend(BackendError::Store { operation: "keep a lease", source })
+        Ok(hold_lease(self.names.backend().clone(), &self.address, &self.request, run).await?)
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! let ns = nameservice::connect("memory:").await?; // or https://…, dynamodb://TABLE, file:///DIR, s3://…
 //! let mydb = ns.create_ledger("mydb").await?;
-//! match ns.head(&mydb.address)?.push(commit, 1).expect_unborn().await? {
-//!     PushOutcome::Updated { value, .. } => println!("at t {}", value.v),
+//! match ns.head(&mydb)?.push(commit, 1).expect_unborn().await? {
+//!     PushOutcome::Updated { value: head, .. } => println!("at t {}", head.t()),
 //!     PushOutcome::Conflict { actual } => eprintln!("overtaken: {actual:?}"),
 //!     other => return Err(other.into()),
 //! }
@@ -22,20 +22,28 @@
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(ten_lines()).unwrap();
 //! ```
 //!
-//! One URL names a backend; [`Place`] lists them. Each is behind a cargo feature: `client`, `dynamodb`, `embedded`,
-//! `files`. A `replica` keeps the records of a service in this process and receives each change.
+//! One URL names a backend; [`Place`] lists them, and [`Options`] has what can be set. Each is behind a cargo feature: `client`
+//! (on by default), `dynamodb`, `embedded`, `files`. `sync` adds a [replica](replica()) that keeps the records of a service in
+//! this process and receives each change, `projector` read models.
 //!
-//! Conflicts, stale writes and unknown records are outcomes, not errors: the handles of a concern return
-//! [`PushOutcome`]. If the caller cannot continue with an outcome, `Err(outcome.into())` makes it an [`Error`].
+//! Every write is a builder that is sent when it is awaited. A push returns its outcome, [`PushOutcome`]: a conflict is no
+//! error. [`PushOutcome::updated`] returns the new value, or, by `?`, an [`Error`] that says why it was rejected. The other
+//! writes return what they have written, or [`Error::Rejected`] with the [`Rejection`].
 //!
-//! Everything else is in the narrow traits that every backend implements: [`Nameservice::backend`] has them all.
+//! What is read in pages, or follows, is a [`Stream`]: [lists](Nameservice::list), [snapshots](Nameservice::snapshot),
+//! [changes](Nameservice::changes).
+//!
+//! [`traits`] has the narrow traits that every backend implements, for functions that take one, and [`ConcernPublisher`]
+//! reads and pushes any concern by its kind.
 
 #[cfg(feature = "files")]
 mod archive;
 mod at_least;
 #[cfg(any(feature = "dynamodb", feature = "files"))]
 mod aws;
+mod builder;
 mod changes;
+mod concerns;
 mod connect;
 mod create;
 #[cfg(feature = "dynamodb")]
@@ -47,12 +55,14 @@ mod handles;
 mod lease;
 mod names;
 mod place;
+mod reads;
 #[cfg(feature = "sync")]
 mod replica;
 #[cfg(feature = "files")]
 mod s3;
 mod search;
 pub mod traits;
+mod writes;
 
 pub use nameservice_model::*;
 
@@ -65,8 +75,7 @@ pub use nameservice_client as client;
 /// # async fn example() -> Result<(), nameservice::Error> {
 /// # let ns = nameservice::connect("memory:").await?;
 /// # ns.create_ledger("acme/books").head("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi", 3).await?;
-/// # let (names, feed) = (ns.backend().clone(), ns.backend().clone());
-/// use nameservice::{Record, projector::{MemoryRows, Projection, Projector, Row}};
+/// use nameservice::{Record, projector::{MemoryRows, Projection, Row}};
 ///
 /// #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 /// struct Commits(i64);
@@ -77,12 +86,12 @@ pub use nameservice_client as client;
 ///     type Row = Commits;
 ///     fn name(&self) -> &str { "commits-of-ledgers" }
 ///     fn row(&self, record: &Record) -> Option<Commits> {
-///         record.head.as_ref().map(|head| Commits(head.v))
+///         record.head.as_ref().map(|head| Commits(head.t()))
 ///     }
 /// }
 ///
 /// let rows = Arc::new(MemoryRows::new());
-/// let projector = Projector::new(CommitsOfLedgers, names, feed, rows.clone());
+/// let projector = ns.projector(CommitsOfLedgers, rows.clone());
 /// projector.catch_up(None).await?; // or projector.run(), which follows the feed
 /// # assert_eq!(rows.get(&"acme/books".parse()?).map(|row| row.0), Some(3));
 /// # Ok(()) }
@@ -98,27 +107,31 @@ pub use at_least::AtLeast;
 #[cfg(any(feature = "dynamodb", feature = "files"))]
 pub use aws::config as aws_config;
 pub use changes::{Changes, Following};
+pub use concerns::{CasResult, ConcernPublisher, push_with_retry};
 #[cfg(all(feature = "dynamodb", feature = "sync"))]
 pub use connect::legacy_table;
 pub use connect::{Options, connect, connect_with, virtual_graphs};
-pub use create::{CreateLedger, PublishGraphSource};
+pub use create::{CreateBranch, CreateLedger, PublishGraphSource};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoDb;
 pub use error::{Error, Rejection, Result};
 #[cfg(feature = "files")]
 pub use files::files;
-pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, StatusHandle};
+pub use futures_util::Stream;
+pub use handles::{ConfigHandle, HeadHandle, IndexHandle, PushHead, PushIndex, SetConfig, SetStatus, StatusHandle};
 pub use lease::{Acquired, LeaseHandle, LeaseKeeper, LeaseLost, Ran, hold_lease};
-pub use names::Nameservice;
+pub use names::{IntoAddress, Nameservice};
 #[cfg(feature = "files")]
 pub use nameservice_archive::{Archive, Archiver};
 #[cfg(feature = "sync")]
 pub use nameservice_sync::ReplicaState;
 
 pub use place::{Cloud, InvalidPlace, Place};
+pub use reads::{List, ReadHistory, ReadSnapshot, ResultStream, Snapshot};
 #[cfg(feature = "sync")]
 pub use replica::{Replica, StartReplica, replica};
 pub use search::Search;
+pub use writes::{Commit, DropBranch, Protect, Purge, ResetLedger, Restore, Retract};
 
 /// The error of an operation of a backend, as the traits return it. [`Error`] contains it.
 pub type BackendError = nameservice_model::Error;

@@ -1,13 +1,12 @@
 use std::{fmt, sync::Arc};
 
 use nameservice_model::{
-    Address, AddressGlob, Backend, Call, ChangeFeed, ContentId, InvalidAddress, LeaseName, Limit, ListQuery, Listed,
-    NewHead, Operation, OperationOutcome, Record, Transaction,
+    Address, Backend, Capabilities, ChangeFeed, ContentId, InvalidAddress, LeaseName, NewHead, NewIndex, Object, Record,
 };
 
 use crate::{
-    Changes, ConfigHandle, CreateLedger, Error, HeadHandle, IndexHandle, LeaseHandle, PublishGraphSource, Result,
-    Search, StatusHandle,
+    Changes, ConfigHandle, CreateBranch, CreateLedger, Error, HeadHandle, IndexHandle, LeaseHandle, PublishGraphSource,
+    Result, Search, StatusHandle,
 };
 
 /// A nameservice: a backend with convenience methods. Cheap to clone.
@@ -44,19 +43,7 @@ impl Nameservice {
         }
     }
 
-    /// Returns the backend, which has every operation, in narrow traits.
-    ///
-    /// ```
-    /// use nameservice::{Address, Call, Retracted};
-    ///
-    /// # async fn example(ns: nameservice::Nameservice) -> Result<(), nameservice::Error> {
-    /// let mydb: Address = "mydb".parse()?;
-    /// match ns.backend().retract(&Call::fresh(), &mydb, Some("moved")).await? {
-    ///     Retracted::Retracted(record) => println!("{} is retracted", record.address),
-    ///     other => return Err(other.into()),
-    /// }
-    /// # Ok(()) }
-    /// ```
+    /// Returns the backend, for functions that take one of the [traits](crate::traits).
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
     }
@@ -73,16 +60,35 @@ impl Nameservice {
     }
 
     /// Returns everything under an address; `None` if there is no record.
-    pub async fn lookup<A>(&self, address: A) -> Result<Option<Record>>
-    where
-        A: IntoAddress,
-    {
+    pub async fn lookup(&self, address: impl IntoAddress) -> Result<Option<Record>> {
         Ok(self.backend.lookup(&address.into_address()?).await?)
+    }
+
+    /// Returns the records of these addresses, in that order; those that do not exist are left out.
+    pub async fn lookup_all(&self, addresses: impl IntoIterator<Item = impl IntoAddress>) -> Result<Vec<Record>> {
+        let addresses = addresses.into_iter().map(IntoAddress::into_address).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.backend.lookup_all(&addresses).await?)
+    }
+
+    /// Returns what prevents a retraction or purge: branches that were made from the record, and graph sources that depend
+    /// on it.
+    pub async fn dependents(&self, address: impl IntoAddress) -> Result<Vec<Address>> {
+        Ok(self.backend.dependents(&address.into_address()?).await?)
+    }
+
+    /// Returns what the backend can do.
+    pub async fn capabilities(&self) -> Result<Capabilities> {
+        Ok(self.backend.capabilities().await?)
+    }
+
+    /// Reads once, cheaply and consistently: an error means that the backend cannot serve.
+    pub async fn ping(&self) -> Result<()> {
+        Ok(self.backend.ping().await?)
     }
 
     /// Begins to create a ledger.
     pub fn create_ledger(&self, address: impl IntoAddress) -> CreateLedger {
-        CreateLedger::new(self.backend.clone(), address.into_address())
+        CreateLedger::new(self.clone(), address.into_address())
     }
 
     /// Begins to create a graph source, or to replace its configuration.
@@ -90,52 +96,40 @@ impl Nameservice {
         &self,
         address: impl IntoAddress,
         source_type: impl Into<String>,
-        config: nameservice_model::Object,
+        config: Object,
     ) -> PublishGraphSource {
-        PublishGraphSource::new(self.backend.clone(), address.into_address(), source_type.into(), config)
+        PublishGraphSource::new(self.clone(), address.into_address(), source_type.into(), config)
     }
 
-    /// Creates a branch of a ledger, at the head of its source.
-    pub async fn create_branch(&self, branch: impl IntoAddress, source: impl IntoAddress) -> Result<Record> {
-        let (branch, source) = (branch.into_address()?, source.into_address()?);
-        match self.backend.create_branch(&Call::fresh(), &branch, &source, None).await? {
-            nameservice_model::BranchCreated::Created(record) => Ok(*record),
-            other => Err(other.into()),
-        }
-    }
-
-    /// Protects a record from retraction, purge and reset, or removes the protection.
-    pub async fn protect(&self, address: impl IntoAddress, protected: bool) -> Result<()> {
-        use nameservice_model::Protection;
-        match self.backend.protect(&Call::fresh(), &address.into_address()?, protected).await? {
-            Protection::Set | Protection::Already => Ok(()),
-            other => Err(other.into()),
-        }
+    /// Begins to create a branch of a ledger, by default at the head of its source.
+    pub fn create_branch(&self, branch: impl IntoAddress, source: impl IntoAddress) -> CreateBranch {
+        let addresses = branch.into_address().and_then(|branch| Ok((branch, source.into_address()?)));
+        CreateBranch::new(self.clone(), addresses)
     }
 
     /// Returns the handle of the head of a ledger.
     pub fn head(&self, address: impl IntoAddress) -> Result<HeadHandle> {
-        Ok(HeadHandle::new(self.backend.clone(), address.into_address()?))
+        Ok(HeadHandle::new(self.clone(), address.into_address()?))
     }
 
     /// Returns the handle of the index of a record.
     pub fn index(&self, address: impl IntoAddress) -> Result<IndexHandle> {
-        Ok(IndexHandle::new(self.backend.clone(), address.into_address()?))
+        Ok(IndexHandle::new(self.clone(), address.into_address()?))
     }
 
     /// Returns the handle of the status of a record.
     pub fn status(&self, address: impl IntoAddress) -> Result<StatusHandle> {
-        Ok(StatusHandle::new(self.backend.clone(), address.into_address()?))
+        Ok(StatusHandle::new(self.clone(), address.into_address()?))
     }
 
     /// Returns the handle of the configuration of a ledger.
     pub fn config(&self, address: impl IntoAddress) -> Result<ConfigHandle> {
-        Ok(ConfigHandle::new(self.backend.clone(), address.into_address()?))
+        Ok(ConfigHandle::new(self.clone(), address.into_address()?))
     }
 
     /// Begins to take a lease of a record.
     pub fn lease(&self, address: impl IntoAddress, name: LeaseName, holder: impl Into<String>) -> Result<LeaseHandle> {
-        LeaseHandle::new(self.backend.clone(), address.into_address()?, name, holder.into())
+        LeaseHandle::new(self.clone(), address.into_address()?, name, holder.into())
     }
 
     /// Begins to read the change feed.
@@ -143,37 +137,24 @@ impl Nameservice {
         Changes::new(self.clone())
     }
 
-    /// Applies operations together, all or none, and returns the outcome of each.
-    pub async fn commit(&self, operations: Vec<Operation>) -> Result<Vec<OperationOutcome>> {
-        match self.backend.commit(&Call::fresh(), &Transaction::new(operations)?).await? {
-            nameservice_model::Committed::Committed(outcomes) => Ok(outcomes),
-            other => Err(other.into()),
-        }
-    }
-
     /// Begins to search for records that contain all words of a text, if the backend can
     /// ([`Capability::Search`](crate::Capability::Search)).
     pub fn search(&self, words: &str) -> Search {
-        Search::new(self.backend.clone(), words)
+        Search::new(self.clone(), words)
     }
 
-    /// Returns the records whose addresses match a pattern, read page by page.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<Listed>> {
-        let glob = AddressGlob::parse(pattern)?;
-        let mut query = ListQuery { limit: Limit::new(1000)?, ..ListQuery::default() };
-        let mut found = Vec::new();
-        loop {
-            let page = self.backend.list(&query, &|address| glob.matches(address)).await?;
-            found.extend(page.items);
-            match page.cursor {
-                Some(cursor) => query.cursor = Some(cursor),
-                None => return Ok(found),
-            }
-        }
+    /// Begins a projector of a read model of this nameservice into these rows.
+    #[cfg(feature = "projector")]
+    pub fn projector<P: nameservice_projector::Projection>(
+        &self,
+        projection: P,
+        rows: Arc<dyn nameservice_projector::Rows<P::Row>>,
+    ) -> nameservice_projector::Projector<P> {
+        nameservice_projector::Projector::new(projection, self.backend.clone(), self.feed(), rows)
     }
 }
 
-/// Something that names a record: an [`Address`], or a text such as `mydb` or `mydb:dev`.
+/// Something that names a record: an [`Address`], a [`Record`], or a text such as `mydb` or `mydb:dev`.
 pub trait IntoAddress {
     /// Returns the address.
     fn into_address(self) -> Result<Address, InvalidAddress>;
@@ -188,6 +169,12 @@ impl IntoAddress for Address {
 impl IntoAddress for &Address {
     fn into_address(self) -> Result<Address, InvalidAddress> {
         Ok(self.clone())
+    }
+}
+
+impl IntoAddress for &Record {
+    fn into_address(self) -> Result<Address, InvalidAddress> {
+        Ok(self.address.clone())
     }
 }
 
@@ -216,4 +203,13 @@ where
     Error: From<I::Error>,
 {
     Ok(NewHead::new(id.try_into()?, t)?)
+}
+
+/// Returns a new index from anything that names an index root.
+pub(crate) fn new_index<I>(id: I, t: i64) -> Result<NewIndex>
+where
+    I: TryInto<ContentId>,
+    Error: From<I::Error>,
+{
+    Ok(NewIndex::new(id.try_into()?, t)?)
 }

@@ -2,11 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use nameservice_client::Retries;
 use nameservice_model::ShownUrl;
 use nameservice_sync::{ReplicaBackend, ReplicaState};
 
-use crate::{Error, Nameservice, Result};
+use crate::{Error, Nameservice, Options, Result};
 
 /// Begins to build a replica of the service at this URL.
 ///
@@ -22,7 +21,7 @@ use crate::{Error, Nameservice, Result};
 /// # Ok(()) }
 /// ```
 pub fn replica(url: impl Into<String>) -> StartReplica {
-    StartReplica { url: url.into(), token: None, directory: None, retention: None, deadline: None }
+    StartReplica { url: url.into(), options: Options::default(), directory: None }
 }
 
 /// A replica that is not started yet.
@@ -30,16 +29,20 @@ pub fn replica(url: impl Into<String>) -> StartReplica {
 #[must_use = "nothing is started before `start`"]
 pub struct StartReplica {
     url: String,
-    token: Option<String>,
+    options: Options,
     directory: Option<PathBuf>,
-    retention: Option<Duration>,
-    deadline: Option<Duration>,
 }
 
 impl StartReplica {
+    /// Connects to the service with these options. Set them first: they replace a token, a retention and a deadline.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
     /// Sends this bearer token to the service.
     pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
+        self.options = self.options.token(token);
         self
     }
 
@@ -52,13 +55,13 @@ impl StartReplica {
 
     /// Sets how long changes can be read from the replica.
     pub fn retention(mut self, retention: Duration) -> Self {
-        self.retention = Some(retention);
+        self.options = self.options.retention(retention);
         self
     }
 
     /// Sets how long a request to the service, such as a write, may take with all its attempts: 20 seconds by default.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+        self.options = self.options.deadline(deadline);
         self
     }
 
@@ -66,18 +69,8 @@ impl StartReplica {
     pub async fn start(self) -> Result<Replica> {
         let failed =
             |source: nameservice_model::BoxError| Error::Connect { place: ShownUrl(&self.url).to_string(), source };
-        let mut client = nameservice_client::Client::builder(&self.url);
-        if let Some(token) = &self.token {
-            client = client.token(token.clone());
-        }
-        if let Some(deadline) = self.deadline {
-            client = client.retries(Retries { deadline, ..Retries::default() });
-        }
-        let client = client.build().map_err(|error| failed(error.into()))?;
-        let mut options = nameservice_embedded::Options::default();
-        if let Some(retention) = self.retention {
-            options = options.with_retention(retention);
-        }
+        let client = self.options.client(&self.url).map_err(|error| failed(error.into()))?;
+        let options = self.options.embedded();
         let replica = match &self.directory {
             Some(directory) => nameservice_sync::Replica::open(directory, &self.url, client.clone(), options).await,
             None => nameservice_sync::Replica::in_memory(client.clone(), options),

@@ -1,8 +1,6 @@
-use std::{future::IntoFuture, sync::Arc};
+use nameservice_model::{Cursor, Hit, InvalidSearch, Limit, Page, RecordKind, SearchQuery, SearchWords};
 
-use nameservice_model::{Backend, Cursor, Hit, InvalidSearch, Limit, Page, RecordKind, SearchQuery, SearchWords};
-
-use crate::{Error, Result, handles::Future};
+use crate::{Error, Nameservice, Result, builder::awaited};
 
 /// A search: awaited, it returns a page of hits, best first.
 ///
@@ -18,15 +16,16 @@ use crate::{Error, Result, handles::Future};
 /// # #[cfg(feature = "embedded")]
 /// # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(example()).unwrap();
 /// ```
+#[derive(Clone, Debug)]
 #[must_use = "nothing is searched before it is awaited"]
 pub struct Search {
-    backend: Arc<dyn Backend>,
+    names: Nameservice,
     query: Result<SearchQuery, InvalidSearch>,
 }
 
 impl Search {
-    pub(crate) fn new(backend: Arc<dyn Backend>, words: &str) -> Self {
-        Self { backend, query: SearchWords::parse(words).map(SearchQuery::new) }
+    pub(crate) fn new(names: Nameservice, words: &str) -> Self {
+        Self { names, query: SearchWords::parse(words).map(SearchQuery::new) }
     }
 
     fn with(mut self, change: impl FnOnce(&mut SearchQuery)) -> Self {
@@ -62,14 +61,7 @@ impl Search {
     }
 }
 
-impl IntoFuture for Search {
-    type Output = Result<Page<Hit>>;
-    type IntoFuture = Future<Page<Hit>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let query = self.query.map_err(Error::Search)?;
-            Ok(self.backend.search(&query, &|_| true).await?)
-        })
-    }
-}
+awaited!(Search -> Page<Hit>, self => {
+    let query = self.query.map_err(Error::Search)?;
+    Ok(self.names.backend().search(&query, &|_| true).await?)
+});

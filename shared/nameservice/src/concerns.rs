@@ -1,12 +1,38 @@
+//! Any concern of a record by its kind: reads, compare-and-set, and pushes that are repeated after conflicts.
+
 use std::time::Duration;
 
 use async_trait::async_trait;
 use backon::{BackoffBuilder, ExponentialBuilder};
-
-use crate::{
-    Address, Call, ConcernKind, ConcernState, ConfigPublisher, ConfigPush, Error, HeadPush, IndexPush, NewConcern,
-    OperationOutcome, RefPublisher, Result, StatusPublisher, StatusPush,
+use nameservice_model::{
+    Address, Call, ConcernKind, ConcernState, ConcernValue, ConfigPublisher, ConfigPush, Error, HeadPush, IndexPush,
+    NewConcern, OperationOutcome, PushOutcome, RefPublisher, Result, StatusPublisher, StatusPush,
 };
+
+/// The outcome of a plain compare-and-set, which has only two.
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub enum CasResult<T> {
+    /// The new value is stored.
+    Updated,
+    /// The expected value did not match; nothing was written.
+    Conflict {
+        /// The stored value: `None` if it is not known, or there is no such record.
+        actual: Option<ConcernValue<T>>,
+    },
+}
+
+impl<T> From<PushOutcome<T>> for CasResult<T> {
+    /// Every rejection is a conflict; only stale values and conflicts carry the stored value.
+    fn from(outcome: PushOutcome<T>) -> Self {
+        match outcome {
+            PushOutcome::Updated { .. } => Self::Updated,
+            PushOutcome::Stale { actual } => Self::Conflict { actual: Some(actual) },
+            PushOutcome::Conflict { actual } => Self::Conflict { actual },
+            _ => Self::Conflict { actual: None },
+        }
+    }
+}
 
 /// The longest pause between two attempts of [`push_with_retry`], before jitter.
 const MAX_DELAY: Duration = Duration::from_secs(1);
@@ -15,6 +41,24 @@ const MIN_DELAY: Duration = Duration::from_millis(20);
 
 /// Reads and pushes any concern, named by its kind. Implemented by every backend that publishes heads, indexes,
 /// statuses and configs.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), nameservice::Error> {
+/// # let commit: nameservice::ContentId = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi".parse()?;
+/// # let ns = nameservice::connect("memory:").await?;
+/// use nameservice::{Address, Call, CasResult, ConcernKind, ConcernPublisher, NewHead, push_with_retry};
+///
+/// let (publisher, mydb): (_, Address) = (ns.backend(), "mydb".parse()?);
+/// publisher.push_concern(&Call::fresh(), &mydb, None, &NewHead::new(commit.clone(), 1)?.into()).await?.updated()?;
+/// let head = publisher.get_concern(&mydb, ConcernKind::Head).await?;
+/// assert_eq!(head.map(|head| head.v()), Some(1));
+/// push_with_retry(&**publisher, &mydb, &NewHead::new(commit.clone(), 2)?.into(), 5).await?.updated()?;
+/// // A plain compare-and-set has two results.
+/// let pushed = ns.head("mydb")?.push(commit, 3).expect_unborn().await?;
+/// assert!(matches!(CasResult::from(pushed), CasResult::Conflict { actual: Some(head) } if head.t() == 2));
+/// # Ok(()) }
+/// ```
 #[async_trait]
 pub trait ConcernPublisher: RefPublisher + StatusPublisher + ConfigPublisher {
     /// Returns the value of a concern; `None` if there is no record, or no such concern.
@@ -108,13 +152,14 @@ pub async fn push_with_retry<P: ConcernPublisher + ?Sized>(
 mod tests {
     use std::sync::Mutex;
 
+    use nameservice_model::{
+        Config, ContentId, Expected, Head, Index, IndexRoot, NewConfig, NewHead, NewIndex, NewStatus, Object,
+        RecordKind, Status, StatusPayload,
+    };
     use serde_json::Value;
     use tokio::time::Instant;
 
     use super::*;
-    use crate::{
-        Config, ContentId, Expected, Head, Index, IndexRoot, NewHead, NewStatus, PushOutcome, Status, StatusPayload,
-    };
 
     fn id() -> ContentId {
         ContentId::parse("bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi").unwrap()
@@ -247,13 +292,30 @@ mod tests {
         let fake = Fake::default();
         let outcome = retry(&fake, new_head(1), 3).await.unwrap();
         assert_eq!(outcome, OperationOutcome::Updated { value: head(1).into(), replayed: false });
-        let config = crate::NewConfig::new(crate::Object::new()).unwrap();
+        let config = NewConfig::new(Object::new()).unwrap();
         assert_eq!(retry(&fake, config, 3).await.unwrap(), OperationOutcome::Unknown);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unknown_outcome_ends_the_retries() {
-        let new = crate::NewIndex::new(id(), 1).unwrap();
+        let new = NewIndex::new(id(), 1).unwrap();
         assert!(matches!(retry(&Fake::default(), new, 3).await, Err(Error::OutcomeUnknown { .. })));
+    }
+
+    #[test]
+    fn a_plain_result_has_the_stored_value_of_conflicts_and_stale_pushes_only() {
+        let conflict = |actual| CasResult::Conflict { actual };
+        for (outcome, result) in [
+            (PushOutcome::Updated { value: head(2), replayed: true }, CasResult::Updated),
+            (PushOutcome::Stale { actual: head(3) }, conflict(Some(head(3)))),
+            (PushOutcome::Conflict { actual: Some(head(3)) }, conflict(Some(head(3)))),
+            (PushOutcome::Conflict { actual: None }, conflict(None)),
+            (PushOutcome::Unknown, conflict(None)),
+            (PushOutcome::Retracted, conflict(None)),
+            (PushOutcome::WrongKind(RecordKind::GraphSource), conflict(None)),
+            (PushOutcome::LeaseLost { lease: None }, conflict(None)),
+        ] {
+            assert_eq!(CasResult::from(outcome), result);
+        }
     }
 }
