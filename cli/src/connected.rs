@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::{
     client::{self, Request},
     failure::Failure,
-    target::{Local, Missing},
+    options::Missing,
+    target::Local,
 };
 
 /// A nameservice that is read or written, and must be closed.

@@ -23,9 +23,9 @@ use crate::{
     },
     failure::Failure,
     options::ArchiveArgs,
+    options::Missing,
     output::Output,
     session::Session,
-    target::Missing,
 };
 
 /// Runs the command of the command line.

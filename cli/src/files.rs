@@ -9,7 +9,7 @@ use std::{
 use nameservice_embedded::{Embedded, OpenError, Options as LogOptions};
 use nameservice_files::{Files, Options};
 
-use crate::{failure::Failure, target::Missing};
+use crate::{failure::Failure, options::Missing};
 
 /// The name of the file in a feed's directory that records what the feed follows.
 const FOLLOWS: &str = "follows";

@@ -9,6 +9,15 @@ use clap::{
 use nameservice::Place;
 use nameservice_model::{Address, ChangedPart, ConcernKind, RecordKind, UnknownName};
 
+/// What to do if the data to be opened is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Create it.
+    Create,
+    /// Fail, and create nothing.
+    Reject,
+}
+
 /// Severities of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {

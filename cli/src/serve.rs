@@ -39,11 +39,12 @@ use crate::{
     failure::Failure,
     keys,
     nudge::Nudge,
+    options::Missing,
     options::TargetArgs,
     output,
     prometheus::{self, Sampled},
     routes,
-    target::{DEFAULT_DATA, Missing, Opened},
+    target::{DEFAULT_DATA, Opened},
     traces,
     upstream::Upstream,
 };

@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::{
     client::{Client, Request},
     failure::Failure,
+    options::Missing,
     options::TargetArgs,
     output::Output,
-    target::Missing,
 };
 
 /// The session of a command.

@@ -20,7 +20,7 @@ use crate::{
     archives::with_archive,
     client::{self, Client},
     failure::Failure,
-    options::TargetArgs,
+    options::{Missing, TargetArgs},
     routes,
 };
 
@@ -33,15 +33,6 @@ const DYNAMODB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The default data directory.
 pub(crate) const DEFAULT_DATA: &str = ".nameservice";
-/// What to do if the data to be opened is missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// Create it.
-    Create,
-    /// Fail, and create nothing.
-    Reject,
-}
-
 /// Data that can be served.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -22,9 +22,10 @@ use http::Method;
 use nameservice_cli::{
     client::{self, Client, Request},
     consumer::{self, Pace, Running},
+    options::Missing,
     serve::{self, Service},
     table::Table,
-    target::{Missing, Opened},
+    target::Opened,
 };
 use nameservice_http::{App, Auth};
 use nameservice_model::{Address, Call, HeadPush, NewHead, Publisher as _, RefPublisher as _};

@@ -13,10 +13,10 @@ use crate::{
     archives::open_archive,
     connected::Connected,
     failure::Failure,
+    options::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
-    target::Missing,
     values,
 };
 

@@ -18,11 +18,11 @@ use crate::{
     connected::Connected,
     failure::Failure,
     older,
+    options::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{self, Bar, Unit},
     shown_source::Shown,
-    target::Missing,
 };
 
 pub use args::{CompareArgs, CopyArgs, ExportArgs, ImportArgs, TakeArgs, TokenArgs};

@@ -27,10 +27,11 @@ use crate::table::Table;
 use crate::{
     client::{Client, Request},
     failure::Failure,
+    options::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
-    target::{Missing, Opened},
+    target::Opened,
 };
 
 /// `doctor`

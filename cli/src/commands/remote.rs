@@ -15,10 +15,11 @@ use super::{copy::list_words, counted};
 use crate::{
     connected::Connected,
     failure::Failure,
+    options::Missing,
     options::TargetArgs,
     output::Output,
     progress::{Bar, Unit},
-    target::{DEFAULT_DATA, Missing},
+    target::DEFAULT_DATA,
 };
 
 /// `remote`

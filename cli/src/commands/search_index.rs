@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::{
     connected::Connected,
     failure::Failure,
+    options::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
     table::aws_config,
-    target::Missing,
 };
 
 /// How many rejected records are printed for a person.

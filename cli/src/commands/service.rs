@@ -12,12 +12,13 @@ use serde_json::json;
 use crate::{
     client::Request,
     failure::Failure,
+    options::Missing,
     options::TargetArgs,
     output::{self, Output},
     progress::{Bar, Unit},
     routes,
     session::Session,
-    target::{DEFAULT_DATA, Local, Missing, Opened},
+    target::{DEFAULT_DATA, Local, Opened},
 };
 
 /// `health`

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, ops::Deref, time::Duration};
 
 use nameservice_cli::{
     consumer::{self, Pace, Running},
+    options::Missing,
     table::Table,
-    target::{Missing, Opened},
+    target::Opened,
 };
 use nameservice_feed::Checkpoint;
 use nameservice_model::{

@@ -35,8 +35,9 @@ use std::{
 
 use nameservice::Place;
 use nameservice_cli::{
+    options::Missing,
     serve::{self, Service},
-    target::{Missing, Opened},
+    target::Opened,
 };
 use nameservice_feed::Feed;
 use nameservice_http::Auth;

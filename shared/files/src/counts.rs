@@ -6,9 +6,8 @@ use nameservice_model::{Address, Error, Result};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    Files, codec,
-    engine::{Slot, check_formats},
-    names,
+    Files, codec, names,
+    slot::{Slot, check_formats},
     storage::Written,
 };
 

@@ -31,6 +31,7 @@ mod names;
 mod outcomes;
 mod plan;
 mod scan;
+mod slot;
 mod storage;
 #[cfg(test)]
 mod tests;

@@ -8,8 +8,9 @@ use std::{
 };
 
 use axum::{
+    body::Bytes,
     extract::{FromRef, FromRequestParts, RawPathParams},
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, Uri, header, request::Parts},
 };
 use nameservice_api::json;
 use nameservice_model::{Address, Call, Record, RequestId, Within, redact};
@@ -25,7 +26,6 @@ use crate::{
     filter::{Filter, Interest, Visible},
     problem::Problem,
     request_log::{CallOf, Noted},
-    service::Received,
 };
 
 /// The name of the only path parameter.
@@ -64,6 +64,13 @@ impl Needs for Write {
 }
 impl Needs for Admin {
     const SCOPE: Scope = Scope::Admin;
+}
+
+/// The request as it was received, for extractors that need it whole: a call's identity is a hash over it.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) uri: Uri,
+    pub(crate) body: Bytes,
 }
 
 /// When the token of a request's caller ends: one of the request's extensions once the caller is known.

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     app::App,
+    extract::Received,
     freshness::Positioned,
     path::redirect,
     problem::{Failure, Problem},
@@ -59,13 +60,6 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         _ => "something that is not text".to_owned(),
     };
     Problem::internal(format!("a handler panicked: {message}")).into_response()
-}
-
-/// The request as it was received, for extractors that need it whole: a call's identity is a hash over it.
-#[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub(crate) uri: Uri,
-    pub(crate) body: Bytes,
 }
 
 /// All in one layer, since each layer of a router costs every request several allocations.

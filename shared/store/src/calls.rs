@@ -3,14 +3,13 @@
 //! A purge writes the row in its own transaction, and every creation is conditional on it. So a late duplicate of either
 //! is recognised after the record is gone, or another is there.
 
-use nameservice_model::{Address, Call, ConcernKind, RecordKind, Result};
+use nameservice_model::{Address, Call, ConcernKind, Head, RecordKind, Result};
 
 use crate::{
     Store,
     client::Attempts,
     expressions::{Action, Expression, Key},
     items::{self, Item, RecordItems, number, string},
-    ledgers::first_head,
     schema::*,
 };
 
@@ -97,4 +96,13 @@ fn began<'a>(meta: &'a Item, items: &'a RecordItems) -> Vec<&'a str> {
         }
     }
     calls
+}
+
+/// Returns the head that a record was created with by this call; `None` if it was written since. Fluree leaves the ids of
+/// our calls, and sets the time of the write.
+pub(crate) fn first_head(meta: &Item, head: &Item, creation: &str) -> Option<Head> {
+    let created_at = items::integer(meta, ATTR_CREATED_AT)?;
+    let written_at = items::integer(head, ATTR_UPDATED_AT_MS)?.div_euclid(1000);
+    let is_first = items::text(head, ATTR_REQUEST_IDS[0]) == Some(creation) && written_at == created_at;
+    is_first.then(|| items::head(head))
 }

@@ -7,6 +7,7 @@ use nameservice_model::{
 
 use crate::{
     Store,
+    calls::first_head,
     client::{Attempts, Failed, MAX_PLANS, Outcome, Reject, contended, key_reused},
     concern::{ConfigConcern, HeadConcern, graphs_attribute},
     creation::NewLedger,
@@ -276,15 +277,6 @@ fn branched_before(
     }?;
     let ledger = NewLedger::new(branch, &attributes_of_branch(source), call, now).with::<HeadConcern>(&head);
     put_record(BRANCH, &ledger.into_items_before(failed, call))
-}
-
-/// Returns the head that a record was created with by this call; `None` if it was written since. Fluree leaves the ids of
-/// our calls, and sets the time of the write.
-pub(crate) fn first_head(meta: &Item, head: &Item, creation: &str) -> Option<Head> {
-    let created_at = items::integer(meta, ATTR_CREATED_AT)?;
-    let written_at = items::integer(head, ATTR_UPDATED_AT_MS)?.div_euclid(1000);
-    let is_first = items::text(head, ATTR_REQUEST_IDS[0]) == Some(creation) && written_at == created_at;
-    is_first.then(|| items::head(head))
 }
 
 /// Returns the attributes of a new branch of this ledger.

@@ -1,4 +1,4 @@
-//! Copies records from one place to another.
+//! Copies records a page at a time: what needs what, and what the target has.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,14 +10,13 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use nameservice_model::{
-    Address, AddressGlob, Backend, ChangedPart, ConcernKind, Error as BackendError, Record, RecordKind, chain,
-};
+use nameservice_model::{Address, Backend, ChangedPart, ConcernKind, Error as BackendError, Record, RecordKind, chain};
 
+use super::CopyOptions;
 use crate::{
     Found, Result, Source, SyncError,
     bring::{self, Brought, REDACTED_CONFIG, Target},
-    compare::{compare_except, fingerprint, lookup},
+    compare::{fingerprint, lookup},
     history::has_passed,
     judge::{Difference, Verdict, has_redacted_config, judge, worst},
     order::{Order, Work, needed},
@@ -35,98 +34,6 @@ const MAX_REJECTED: u64 = 20;
 /// How many records of a dump may wait for others that come after them.
 const MAX_WAITING: usize = 500;
 
-/// How to copy.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct CopyOptions {
-    /// Write nothing, and report what would be written.
-    pub dry_run: bool,
-    /// For records whose addresses match one of these, also replace what is newer at the target or differs.
-    pub force: Vec<AddressGlob>,
-    /// Set a head or an index back if the source was set back from exactly that value. A reset compares nothing, so no
-    /// other writer may write the same records at the target.
-    pub resets: bool,
-}
-
-impl CopyOptions {
-    /// Writes nothing, and reports what would be written.
-    #[must_use]
-    pub const fn dry_run(mut self, dry_run: bool) -> Self {
-        self.dry_run = dry_run;
-        self
-    }
-
-    /// Sets a head or an index back if the source was set back from exactly that value.
-    #[must_use]
-    pub const fn resets(mut self, resets: bool) -> Self {
-        self.resets = resets;
-        self
-    }
-
-    /// For records whose addresses match one of these, also replaces what is newer at the target or differs.
-    #[must_use]
-    pub fn force(mut self, force: Vec<AddressGlob>) -> Self {
-        self.force = force;
-        self
-    }
-}
-
-/// The progress of a copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CopyProgress {
-    /// How many records were read.
-    pub read: u64,
-    /// How many were written.
-    pub written: u64,
-    /// Whether the copy is done, and both sides are being compared.
-    pub is_comparing: bool,
-}
-
-/// Receives the progress of a copy after each page.
-pub type CopyObserver<'a> = &'a (dyn Fn(CopyProgress) + Send + Sync);
-
-/// Copies what is missing or older at the target: branches after their sources, graph sources after their dependencies.
-/// A copy can be interrupted at any point and repeated.
-pub async fn copy(
-    source: &dyn Source,
-    target: &Arc<dyn Backend>,
-    options: &CopyOptions,
-    observe: CopyObserver<'_>,
-) -> Result<Report> {
-    let mut copier = Copier::new(source, target, options);
-    copier.gives_up = true;
-    let mut reading = source.read().await?;
-    let position = reading.position();
-    let mut read = 0;
-    loop {
-        let found = reading.next().await?;
-        if found.is_empty() {
-            break;
-        }
-        read += found.len() as u64;
-        copier.page(found).await?;
-        observe(CopyProgress { read, written: copier.written.load(Ordering::Relaxed), is_comparing: false });
-    }
-    drop(reading);
-    copier.rest().await?;
-    let (mut report, rejected) = copier.into_report();
-    report.position = position;
-    report.kept_addresses = source.kept_addresses();
-    if source.can_be_read_again() && !options.dry_run {
-        observe(CopyProgress { read, written: report.copied.count, is_comparing: true });
-        // What was rejected has its reason: that it is behind would say to copy it again.
-        let compared = compare_except(source, target, &rejected).await?;
-        report.newer_there = compared.newer_there;
-        report.diverged = compared.diverged;
-        report.unknown = compared.unknown;
-        report.unreadable = compared.unreadable;
-        report.behind = compared.older_there;
-        report.behind.append(compared.missing_there);
-    }
-    Ok(report)
-}
-
 /// Copies records a page at a time.
 pub(crate) struct Copier<'a> {
     source: &'a dyn Source,
@@ -140,12 +47,12 @@ pub(crate) struct Copier<'a> {
     rejected: Mutex<HashSet<[u8; 16]>>,
     /// Records of a source that cannot be searched, which need others that have not come yet.
     waiting: Mutex<Vec<Record>>,
-    written: AtomicU64,
+    pub(super) written: AtomicU64,
     /// How many records the target has failed to take, and whether it has or takes any.
     errors: AtomicU64,
     has_some: AtomicBool,
     /// Whether it ends with an error if the target takes nothing.
-    gives_up: bool,
+    pub(super) gives_up: bool,
 }
 
 /// The outcome for a record.
@@ -202,7 +109,7 @@ impl<'a> Copier<'a> {
     }
 
     /// Copies the records whose needs never came.
-    async fn rest(&self) -> Result<()> {
+    pub(super) async fn rest(&self) -> Result<()> {
         let records = std::mem::take(&mut *locked(&self.waiting));
         if records.is_empty() { Ok(()) } else { self.write(records, true).await }
     }
