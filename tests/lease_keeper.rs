@@ -77,7 +77,7 @@ async fn work_ends_when_its_lease_is_another_ones() {
 }
 
 #[tokio::test]
-async fn work_goes_on_while_the_store_is_silent_until_the_lease_has_run_out() {
+async fn work_continues_while_the_store_is_silent_until_the_lease_has_expired() {
     let table = ledger().await.proxied().await;
     let policy = RetryPolicy { deadline: Duration::from_millis(200), ..RetryPolicy::default() };
     let store = table.store.clone().with_retry_policy(policy);

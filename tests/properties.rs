@@ -57,7 +57,7 @@ fn some_ledger(runtime: &Runtime, store: &Store) -> Address {
 }
 
 #[test]
-fn a_status_comes_back_as_it_was_pushed() {
+fn a_status_is_read_as_it_was_pushed() {
     check((".{1,20}", members(json_value())), |runtime, table, (state, mut meta)| {
         meta.retain(|name, _| !name.ends_with("_lock") && name != "state");
         prop_assume!(!state.trim().is_empty());
@@ -75,7 +75,7 @@ fn a_status_comes_back_as_it_was_pushed() {
 }
 
 #[test]
-fn a_ledgers_config_comes_back_as_it_was_pushed() {
+fn a_ledgers_config_is_read_as_it_was_pushed() {
     check((any::<Option<i64>>(), members(json_value())), |runtime, table, (context, mut members)| {
         members.remove("default_context_id");
         if let Some(n) = context {
@@ -95,7 +95,7 @@ fn a_ledgers_config_comes_back_as_it_was_pushed() {
 }
 
 #[test]
-fn a_graph_sources_config_comes_back_as_it_was_published() {
+fn a_graph_sources_config_is_read_as_it_was_published() {
     check(members(json_value()), |runtime, table, config| {
         let address = at(&format!("gs-{}", Call::fresh().request_id));
         let publication = bm25(&address, Value::Object(config.clone()), &[]);

@@ -120,7 +120,7 @@ async fn a_replica_with_a_directory_begins_there_while_the_service_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_goes_on() {
+async fn a_replica_whose_position_has_expired_reads_a_snapshot_and_continues() {
     let ahead = Arc::new(Mutex::new(Duration::ZERO));
     let hour = Duration::from_secs(3_600);
     let backend = Embedded::memory(Options::default().with_retention(hour)).unwrap();

@@ -49,7 +49,7 @@ const PART: usize = 16 * 1024;
 const STREAM_BUFFER: usize = 64 * 1024;
 
 /// How much the system keeps of what is written to a connection. The limit of a client that does not read is that of
-/// writes to the socket: by itself the system keeps megabytes, and a slow client takes nothing of the next write until it
+/// writes to the socket: by default the system keeps megabytes, and a slow client takes nothing of the next write until it
 /// has read a third of them. With this, one that reads 5 KB a second is never taken for one that does not read.
 const SEND_BUFFER: u32 = 256 * 1024;
 /// How many connections wait to be accepted.

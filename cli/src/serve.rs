@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_sites_are_told_apart() {
+    fn pages_of_other_sites_are_recognized() {
         let trusted = ["https://app.example".to_owned()];
         let is_foreign = |headers: &[(&str, &str)]| {
             let mut request = axum::http::Request::post("/v1/ledgers");

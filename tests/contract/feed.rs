@@ -174,7 +174,7 @@ async fn whoever_waits_is_woken_by_the_next_change(ns: &Fixture) {
 }
 
 #[every_backend]
-async fn writers_at_once_leave_no_gap_and_each_record_its_order(ns: &Fixture) {
+async fn concurrent_writers_leave_no_gap_and_each_record_its_order(ns: &Fixture) {
     const WRITERS: usize = 4;
     const LAST_T: i64 = 10;
     join_all((0..WRITERS).map(|writer| {

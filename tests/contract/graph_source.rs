@@ -166,7 +166,7 @@ async fn changed_dependencies_are_counted_and_uncounted(ns: &Fixture) {
 }
 
 #[every_backend]
-async fn as_many_dependencies_as_allowed_can_all_be_replaced_at_once(ns: &Fixture) {
+async fn as_many_dependencies_as_allowed_can_all_be_replaced_in_one_request(ns: &Fixture) {
     let names: Vec<String> = (0..2 * MAX_DEPENDENCIES).map(|n| format!("d{n:02}:main")).collect();
     for name in &names {
         unborn(ns, name).await;

@@ -65,7 +65,7 @@ async fn of_all_creations_of_one_ledger_exactly_one_wins(ns: &Fixture) {
 }
 
 #[every_backend]
-async fn one_call_that_arrives_several_times_at_once_applies_once(ns: &Fixture) {
+async fn one_call_that_arrives_several_times_concurrently_applies_once(ns: &Fixture) {
     let db = at("mydb");
     ns.create_ledger(&Call::fresh(), &db, None, None).await.unwrap().applied();
     for v in 1..20 {
@@ -199,7 +199,7 @@ async fn assert_references(ns: &Fixture) {
 }
 
 #[every_backend(AtomicReferences)]
-async fn references_and_counts_stay_exact_whatever_writers_do_at_once(ns: &Fixture) {
+async fn references_and_counts_stay_exact_whatever_writers_do_concurrently(ns: &Fixture) {
     for seed in 0..4 {
         join_all((0..4).map(|writer| {
             let ns = ns.shared();
@@ -218,7 +218,7 @@ async fn references_and_counts_stay_exact_whatever_writers_do_at_once(ns: &Fixtu
 }
 
 #[every_backend(AtomicReferences)]
-async fn the_count_of_branches_is_exact_after_many_came_and_went_at_once(ns: &Fixture) {
+async fn the_count_of_branches_is_exact_after_many_came_and_went_concurrently(ns: &Fixture) {
     let source = at("mydb");
     ns.create_ledger(&Call::fresh(), &source, Some(&new_head(1)), None).await.unwrap().applied();
     join_all((0..6_usize).map(|writer| {

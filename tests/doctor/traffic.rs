@@ -138,7 +138,7 @@ async fn assert_counts_follow_their_rows(table: &Table) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_doctors_at_once_count_once() {
+async fn two_concurrent_doctors_count_once() {
     for _ in 0..5 {
         let table = Table::without_stream().await;
         ledger(&table, "mydb").await;

@@ -36,8 +36,8 @@ async fn callers_see_and_write_what_their_tokens_cover() {
             cid(1)
         )
     };
-    assert_eq!(reader.refused(&push("tenant/a/x")).await["extensions"]["code"], "insufficient-scope");
-    assert_eq!(writer.refused(&push("tenant/b/x")).await["extensions"]["code"], "address-not-covered");
+    assert_eq!(reader.rejected(&push("tenant/a/x")).await["extensions"]["code"], "insufficient-scope");
+    assert_eq!(writer.rejected(&push("tenant/b/x")).await["extensions"]["code"], "address-not-covered");
     assert_eq!(writer.ask(&push("tenant/a/x")).await["pushHead"]["__typename"], "HeadPushed");
     // A dependency that the caller may not see counts as missing.
     let document = "mutation { publishGraphSource(address: \"tenant/a/s\", sourceType: \"t\", config: {}, \
@@ -76,7 +76,7 @@ async fn an_idempotency_key_names_one_write() {
 async fn a_replica_reads_and_says_where_to_write() {
     let graph = Graph::with(Auth::Open, Writes::At("http://upstream.example".to_owned()));
     assert_eq!(graph.ask("{ position }").await["position"], 0);
-    let error = graph.refused("mutation { createLedger(address: \"a\") { __typename } }").await;
+    let error = graph.rejected("mutation { createLedger(address: \"a\") { __typename } }").await;
     assert!(error["message"].as_str().unwrap().contains("http://upstream.example/graphql"), "{error}");
     assert!(graph.names.view().is_empty());
 }
@@ -127,7 +127,7 @@ async fn a_reader_finds_no_secret_in_any_answer_and_a_writer_finds_it_where_it_i
         "mutation {{ pushConfig(push: {{ address: \"mydb\", expected: {{ v: 9 }}, new: {{ payload: {config} }} }}) \
          {{ ... on ConfigConflict {{ actual {{ payload }} }} }} }}"
     );
-    let answer = reader.refused(&push).await.to_string();
+    let answer = reader.rejected(&push).await.to_string();
     assert!(answer.contains("insufficient-scope") && !answer.contains(CANARY), "{answer}");
     let writer = graph.of(&narrow("nameservice:write", json!(["mydb:*", "search:*"])));
     assert!(writer.ask(&push).await.to_string().contains(CANARY));

@@ -120,6 +120,6 @@ async fn an_answer_is_no_larger_than_a_page() {
     assert_eq!((pages, seen), (2, all));
     // Several lists share what one answer may hold.
     let list = "records(first: 40) { edges { node { config { payload } } } }";
-    let error = graph.refused(&format!("{{ a: {list} b: {list} c: {list} }}")).await;
+    let error = graph.rejected(&format!("{{ a: {list} b: {list} c: {list} }}")).await;
     assert_eq!(error["extensions"]["code"], "payload-too-large");
 }

@@ -74,7 +74,7 @@ impl Graph {
     }
 
     /// The first error of a document that must fail.
-    async fn refused(&self, document: &str) -> Value {
+    async fn rejected(&self, document: &str) -> Value {
         let (status, mut answer) = self.post(&[], document, json!({})).await;
         assert!(status == 200 && answer["errors"].is_array(), "{status} {answer:#}");
         answer["errors"][0].take()

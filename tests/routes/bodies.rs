@@ -152,7 +152,7 @@ async fn a_body_of_the_largest_size_is_taken_and_one_byte_more_is_not() {
 }
 
 #[tokio::test]
-async fn a_large_payload_comes_back_as_it_was_sent() {
+async fn a_large_payload_is_returned_as_it_was_sent() {
     let service = Service::start().await;
     let config =
         json!({ "text": "é".repeat(100_000), "list": vec![1; 5_000], "n": [0.1, -2.5e-7, i64::MIN, u64::MAX] });

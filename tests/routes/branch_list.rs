@@ -20,7 +20,7 @@ async fn the_branches_of_a_name_are_listed_whole_and_none_of_another() {
 }
 
 #[tokio::test]
-async fn the_list_goes_on_where_the_page_ended() {
+async fn the_list_continues_after_the_page() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;
     for name in ["a", "b", "z"] {

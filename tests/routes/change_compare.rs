@@ -34,7 +34,7 @@ async fn seen(service: &Service, address: &str) -> Value {
 }
 
 #[tokio::test]
-async fn only_what_has_moved_comes_back_with_its_value() {
+async fn only_what_has_moved_is_returned_with_its_value() {
     let service = Service::start().await;
     for name in ["mydb", "books", "still"] {
         born(&service, name, 1).await;

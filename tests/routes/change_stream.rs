@@ -216,7 +216,7 @@ async fn without_a_position_a_stream_begins_now() {
 }
 
 #[tokio::test]
-async fn a_reader_who_comes_back_misses_nothing_and_sees_nothing_twice() {
+async fn a_reader_who_resumes_misses_nothing_and_sees_nothing_twice() {
     let service = Service::start().await;
     let (mut seen, mut last) = (Vec::new(), 0);
     for round in 0..6 {

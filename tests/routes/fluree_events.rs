@@ -176,7 +176,7 @@ async fn a_stream_of_nothing_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_reader_who_comes_back_receives_only_what_has_changed() {
+async fn a_reader_who_resumes_receives_only_what_has_changed() {
     let service = Service::start().await;
     for name in ["a", "b", "c", "d"] {
         born(&service, name, 1).await;

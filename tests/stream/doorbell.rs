@@ -191,7 +191,7 @@ async fn a_bell_that_hangs_is_left_alone_for_half_a_minute() {
 }
 
 #[tokio::test]
-async fn the_feed_goes_on_without_its_doorbell() {
+async fn the_feed_continues_without_its_doorbell() {
     let (events, url) = Events::start().await;
     let table = Table::fresh().await;
     for name in ["a", "b"] {

@@ -79,7 +79,7 @@ fn spoiled(record: &Value) -> Vec<(Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn each_becomes_one_letter_with_its_reason_and_the_rest_goes_on() {
+async fn each_becomes_one_letter_with_its_reason_and_the_rest_continues() {
     let table = Table::fresh().await;
     let good = three(&table).await;
     let letters = Letters::default();

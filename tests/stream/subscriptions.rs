@@ -273,7 +273,7 @@ async fn an_api_that_hangs_is_left_alone_for_half_a_minute() {
 }
 
 #[tokio::test]
-async fn the_feed_goes_on_without_its_subscribers() {
+async fn the_feed_continues_without_its_subscribers() {
     let (server, url) = Server::start().await;
     let table = Table::fresh().await;
     for name in ["a", "b"] {

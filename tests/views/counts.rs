@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn no_count_is_lost_among_many_at_once() {
+async fn no_count_is_lost_among_many_concurrent_ones() {
     let ground = Ground::of(&COUNTERS).await;
     let (visits, view) = (RowKey::new("visits"), &ground.direct);
     let counts = (0..8).map(|_| async {

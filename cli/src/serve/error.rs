@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr};
 
 use nameservice_model::BoxError;
 
-/// The reason why the service did not start, or has ended by itself.
+/// The reason why the service did not start, or has ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {

@@ -9,7 +9,7 @@ use super::{
 };
 
 #[test]
-fn a_replica_goes_on_without_its_upstream_and_comes_back_to_it() {
+fn a_replica_continues_without_its_upstream_and_reconnects_to_it() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("upstream");
     let mut upstream = spawn_serve(&data);

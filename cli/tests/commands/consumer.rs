@@ -91,7 +91,7 @@ fn heads(changes: &[Change]) -> Vec<i64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_goes_on_there() {
+async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_continues_there() {
     let table = table().await;
     let mydb = create(&table, "mydb").await;
     let running = consume(&table);

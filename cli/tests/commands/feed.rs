@@ -182,7 +182,7 @@ fn changes_and_history_print_what_the_feed_holds() {
 }
 
 #[test]
-fn a_watch_from_before_the_oldest_change_says_what_is_gone_and_goes_on() {
+fn a_watch_from_before_the_oldest_change_reports_what_is_gone_and_continues() {
     let directory = tempfile::tempdir().unwrap();
     let service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--feed-retention", "5s"]);
     run(&["--url", &service.url], "create mydb");

@@ -658,7 +658,7 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_doctor_asks_a_service_and_looks_at_its_table_at_once() {
+async fn the_doctor_examines_a_service_and_its_table_together() {
     let engine = Engine::start();
     let service = start_in_process(endpoint(engine.url()), Auth::Open).await;
     let (url, table) = (service.url(), engine.url().to_owned());

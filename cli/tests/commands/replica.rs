@@ -75,7 +75,7 @@ pub(super) fn head_t(url: &str) -> i64 {
 }
 
 #[test]
-fn a_replica_answers_reads_and_forwards_writes_that_are_read_at_once() {
+fn a_replica_answers_reads_and_forwards_writes_that_are_read_immediately() {
     let parent = tempfile::tempdir().unwrap();
     let upstream = spawn_serve(&parent.path().join("upstream"));
     for line in ["create mydb", "branch create mydb:dev --from main", "config mydb {\"password\":\"p\",\"n\":1}"] {

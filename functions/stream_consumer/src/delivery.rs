@@ -13,12 +13,12 @@ const MAX_REASON_CHARS: usize = 500;
 /// Returns the text of an error without the value that it quotes: the text is logged, and the value may be a secret.
 fn unquoted(error: &str) -> String {
     const EXPECTED: &str = "expected ";
-    let told = match error.rfind(EXPECTED) {
+    let shown = match error.rfind(EXPECTED) {
         Some(expected) => &error[expected..],
         None if error.starts_with("missing field") => error,
         None => return String::new(),
     };
-    format!(": {}", told.chars().take(MAX_REASON_CHARS).collect::<String>())
+    format!(": {}", shown.chars().take(MAX_REASON_CHARS).collect::<String>())
 }
 
 /// A stream record, readable or not.

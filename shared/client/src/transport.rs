@@ -90,13 +90,18 @@ impl Http {
     /// Returns the URL of a path below the base. URLs resolve dot segments, escaped or not, and take backslashes for
     /// slashes, so that a path could leave the base, or name another route than the one that was checked.
     fn below(&self, path: &http::Uri) -> Result<reqwest::Url, TransportError> {
-        let refused = || TransportError::Invalid("the path has segments that a URL resolves: `.`, `..` or `\\`".into());
-        let url = reqwest::Url::parse(&format!("{}{path}", self.base)).map_err(|_| refused())?;
-        let base = reqwest::Url::parse(&self.base).map_err(|_| refused())?;
+        let rejected =
+            || TransportError::Invalid("the path has segments that a URL resolves: `.`, `..` or `\\`".into());
+        let url = reqwest::Url::parse(&format!("{}{path}", self.base)).map_err(|_| rejected())?;
+        let base = reqwest::Url::parse(&self.base).map_err(|_| rejected())?;
         let asked = format!("{}{}", base.path().trim_end_matches('/'), path.path());
         let segments =
             |path: &str| -> Vec<Vec<u8>> { path.split('/').map(|text| percent_decode_str(text).collect()).collect() };
-        if segments(&asked) == segments(url.path()) && url.origin() == base.origin() { Ok(url) } else { Err(refused()) }
+        if segments(&asked) == segments(url.path()) && url.origin() == base.origin() {
+            Ok(url)
+        } else {
+            Err(rejected())
+        }
     }
 }
 

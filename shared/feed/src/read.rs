@@ -3,7 +3,6 @@
 use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use nameservice_dynamo::is_missing_table;
 use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run};
 use nameservice_views::Range;
@@ -149,11 +148,5 @@ impl Feed {
             }
         }
         Ok(latest)
-    }
-
-    /// Returns when the feed was last appended to; `None` before the first time.
-    pub async fn last_appended_at(&self) -> Result<Option<Timestamp>> {
-        let counter = self.counter().await?;
-        Ok(Timestamp::from_millisecond(counter.recorded_at).ok().filter(|_| counter.n > 0))
     }
 }

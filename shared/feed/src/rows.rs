@@ -51,8 +51,6 @@ pub(crate) struct Counter {
     pub(crate) first: u64,
     /// When the changes of the last transaction expire.
     pub(crate) until: i64,
-    /// When it was appended.
-    pub(crate) recorded_at: i64,
     /// The first position that may be read, 0 for all.
     pub(crate) epoch: u64,
     /// The form of the rows, 0 for the first.

@@ -50,7 +50,7 @@ impl Store {
                 Some(item).filter(|item| !item.is_empty())
             } else {
                 let mut expression = Expression::new();
-                // Only a row that we have written shows by itself that it belongs to a record.
+                // Only a row that we have written shows alone that it belongs to a record.
                 expression.exists(ATTR_REQUEST_IDS[0]);
                 expression.live();
                 C::not_foreign(&mut expression);

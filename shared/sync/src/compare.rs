@@ -45,17 +45,10 @@ async fn compared(
         if found.is_empty() {
             break;
         }
-        let mut records = Vec::with_capacity(found.len());
-        for found in found {
-            match found {
-                Found::Record(record) if !except.is_empty() && except.contains(&fingerprint(&record.address)) => {}
-                Found::Record(record) if keeps => {
-                    seen.insert(fingerprint(&record.address));
-                    records.push(*record);
-                }
-                Found::Record(record) => records.push(*record),
-                Found::Unreadable { place, reason } => comparison.unreadable.add_reason(&place, reason),
-            }
+        let mut records = Found::records(found, &mut comparison.unreadable);
+        records.retain(|record| except.is_empty() || !except.contains(&fingerprint(&record.address)));
+        if keeps {
+            seen.extend(records.iter().map(|record| fingerprint(&record.address)));
         }
         compare_page(&**target, &records, &mut comparison).await?;
     }
@@ -104,13 +97,8 @@ async fn only_there(
         if found.is_empty() {
             return Ok(());
         }
-        let mut addresses = Vec::with_capacity(found.len());
-        for found in found {
-            match found {
-                Found::Record(record) => addresses.push(record.address.clone()),
-                Found::Unreadable { place, reason } => comparison.unreadable.add_reason(&place, reason),
-            }
-        }
+        let records = Found::records(found, &mut comparison.unreadable);
+        let addresses: Vec<Address> = records.into_iter().map(|record| record.address).collect();
         let known: HashSet<Address> = match source.lookup_all(&addresses).await? {
             Some(records) => records.into_iter().map(|record| record.address).collect(),
             None => addresses.iter().filter(|address| seen.contains(&fingerprint(address))).cloned().collect(),

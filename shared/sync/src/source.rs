@@ -32,6 +32,20 @@ pub enum Found {
     },
 }
 
+impl Found {
+    /// Returns the records among what was found, and reports the rest.
+    pub(crate) fn records(found: Vec<Self>, unreadable: &mut Records) -> Vec<Record> {
+        let record = |found| match found {
+            Self::Record(record) => Some(*record),
+            Self::Unreadable { place, reason } => {
+                unreadable.add_reason(&place, reason);
+                None
+            }
+        };
+        found.into_iter().filter_map(record).collect()
+    }
+}
+
 /// A place to read records from.
 #[async_trait]
 pub trait Source: Send + Sync {

@@ -29,7 +29,7 @@ async fn a_crashed_holder_is_replaced_when_its_lease_has_expired_and_not_before(
 }
 
 #[every_backend(Leases)]
-async fn of_all_who_ask_at_once_exactly_one_holds_it(ns: &Fixture) {
+async fn of_all_who_ask_concurrently_exactly_one_holds_it(ns: &Fixture) {
     ledger(ns).await;
     for token in 1..=10 {
         let outcomes = join_all((0..6).map(|n| {

@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_at_once_leave_no_gap_and_keep_each_their_order() {
+async fn concurrent_writers_leave_no_gap_and_keep_each_their_order() {
     let table = Table::fresh().await;
     let writers: Vec<_> = ["a:main", "b:main", "c:main", "d:main"]
         .map(|address| {

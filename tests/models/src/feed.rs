@@ -269,7 +269,7 @@ impl Model for Consumers {
                 next.lives[actor].replies.push(reply);
                 match is_committed && self.fault == FeedFault::FirstTransaction {
                     true => self.pass_over(&mut next, actor),
-                    false => self.go_on(&mut next, actor),
+                    false => self.proceed(&mut next, actor),
                 }
             }
             Step::Lose(actor) => self.lose(&mut next, actor)?,
@@ -287,7 +287,7 @@ impl Model for Consumers {
                 if earlier != Earlier::Applied {
                     next.sent.insert(operation);
                 }
-                self.go_on(&mut next, actor);
+                self.proceed(&mut next, actor);
             }
             Step::Save(actor) => {
                 let life = &mut next.lives[actor];

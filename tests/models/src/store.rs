@@ -210,11 +210,11 @@ impl Calls {
         };
         let request = Request { call, task, known: client.known, claim, began: world.now };
         world.truth.begin(call, task);
-        self.go_on(world, index, request, 0, Vec::new());
+        self.proceed(world, index, request, 0, Vec::new());
     }
 
     /// Runs a client's call as far as it gets with these replies.
-    fn go_on(&self, world: &mut World, index: usize, request: Request, repeats: u8, replies: Vec<Reply>) {
+    fn proceed(&self, world: &mut World, index: usize, request: Request, repeats: u8, replies: Vec<Reply>) {
         let client = &mut world.clients[index];
         let answer = match self.next(&request, repeats, &replies) {
             Next::Asks(asked) => {
@@ -398,12 +398,12 @@ impl Model for Calls {
                 let (reply, _) = self.arrive(&mut next, &UnderWay::new(&waiting));
                 let Waiting { request, repeats, mut replies, .. } = waiting;
                 replies.push(reply);
-                self.go_on(&mut next, client, request, repeats, replies);
+                self.proceed(&mut next, client, request, repeats, replies);
             }
             Step::Lose(client) => {
                 let Waiting { request, repeats, mut replies, .. } = next.give_up(client)?;
                 replies.push(if self.fault == Fault::NoDoubt { Reply::Unreachable } else { Reply::Lost });
-                self.go_on(&mut next, client, request, repeats, replies);
+                self.proceed(&mut next, client, request, repeats, replies);
             }
             Step::ArriveLate(n) => {
                 let under_way = world.sent.iter().nth(n)?;
@@ -414,7 +414,7 @@ impl Model for Calls {
             Step::Repeat(client) => {
                 let Waiting { mut request, repeats, .. } = next.give_up(client)?;
                 request.began = next.now;
-                self.go_on(&mut next, client, request, repeats + 1, Vec::new());
+                self.proceed(&mut next, client, request, repeats + 1, Vec::new());
             }
             Step::SetClock(now) => {
                 next.now = now;

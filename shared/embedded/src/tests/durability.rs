@@ -141,7 +141,7 @@ impl Hook for Failing {
 }
 
 #[tokio::test]
-async fn a_failed_sync_stops_writes_for_good_and_reads_go_on() {
+async fn a_failed_sync_stops_writes_permanently_and_reads_continue() {
     let directory = tempfile::tempdir().unwrap();
     let hook = Failing::when_sent(ffi::SQLITE_IOERR_FSYNC, 1, 1);
     let names = Embedded::open(directory.path(), Options::default().with_hook(hook)).unwrap();

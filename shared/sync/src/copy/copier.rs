@@ -99,12 +99,7 @@ impl<'a> Copier<'a> {
 
     pub(crate) async fn page(&self, found: Vec<Found>) -> Result<()> {
         let mut records = std::mem::take(&mut *locked(&self.waiting));
-        for found in found {
-            match found {
-                Found::Record(record) => records.push(*record),
-                Found::Unreadable { place, reason } => self.note(|report| report.unreadable.add_reason(&place, reason)),
-            }
-        }
+        self.note(|report| records.extend(Found::records(found, &mut report.unreadable)));
         self.write(records, false).await
     }
 

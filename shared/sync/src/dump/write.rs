@@ -91,11 +91,8 @@ async fn write_dump(source: &dyn Source, to: impl Write + Send, observe: CopyObs
             break;
         }
         read += found.len() as u64;
-        for found in found {
-            match found {
-                Found::Record(record) => dump.record(*record).await?,
-                Found::Unreadable { place, reason } => dump.exported.unreadable.add_reason(&place, reason),
-            }
+        for record in Found::records(found, &mut dump.exported.unreadable) {
+            dump.record(record).await?;
         }
         observe(CopyProgress { read, written: dump.exported.records, is_comparing: false });
     }

@@ -39,13 +39,7 @@ pub async fn left(older: &dyn Source, names: &Arc<dyn Backend>) -> Result<Left> 
         if found.is_empty() {
             break;
         }
-        let mut records = Vec::with_capacity(found.len());
-        for found in found {
-            match found {
-                Found::Record(record) => records.push(*record),
-                Found::Unreadable { place, reason } => left.unreadable.add_reason(&place, reason),
-            }
-        }
+        let records = Found::records(found, &mut left.unreadable);
         left.records += records.len() as u64;
         let addresses: Vec<Address> = records.iter().map(|record| record.address.clone()).collect();
         let here = lookup(&**names, addresses).await?;

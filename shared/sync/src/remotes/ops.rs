@@ -114,13 +114,7 @@ pub async fn fetch(
         if found.is_empty() {
             break;
         }
-        let mut records = Vec::with_capacity(found.len());
-        for found in found {
-            match found {
-                Found::Record(record) => records.push(*record),
-                Found::Unreadable { place, reason } => fetched.unreadable.add_reason(&place, reason),
-            }
-        }
+        let records = Found::records(found, &mut fetched.unreadable);
         fetched.records += records.len() as u64;
         fetched.changed += tracking.note(name, number, &records)?;
         observe(Progress { done: fetched.records, total: None });

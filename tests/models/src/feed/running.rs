@@ -26,7 +26,7 @@ impl Consumers {
                 life.task = Some(Task::Read { after: life.position });
             }
         }
-        self.go_on(world, actor);
+        self.proceed(world, actor);
     }
 
     /// A consumer begins its next batch, if there is one.
@@ -36,11 +36,11 @@ impl Consumers {
             world.checkpoints[shard] = from + count;
         }
         world.lives[actor].task = Some(task);
-        self.go_on(world, actor);
+        self.proceed(world, actor);
     }
 
     /// Runs an actor's task as far as it gets.
-    pub(super) fn go_on(&self, world: &mut World, actor: usize) {
+    pub(super) fn proceed(&self, world: &mut World, actor: usize) {
         let life = &mut world.lives[actor];
         let Some(task) = life.task else { return };
         let (outcome, memory) = match self.processes.next(self.fault, &life.memory, task, &life.replies) {
@@ -128,7 +128,7 @@ impl Consumers {
             true => life.earlier = Earlier::UnderWay,
             false => {
                 world.sent.insert(operation);
-                self.go_on(world, actor);
+                self.proceed(world, actor);
             }
         }
         Some(())
