@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nameservice_model::{
     Address, Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Error, MAX_WATERMARK, Object,
-    Record as ModelRecord, RecordAttributes, RecordKind, StatusPayload, is_lease_member, is_redacted,
+    Record as ModelRecord, RecordAttributes, StatusPayload, is_lease_member, is_redacted,
 };
 use serde_json::Value;
 
