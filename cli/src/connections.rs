@@ -1,4 +1,8 @@
 //! Connections of clients: how many there are, and how long each may keep the service waiting.
+//!
+//! hyper-util serves them, and its timers limit the headers of HTTP/1 and the pings of HTTP/2. What it has no limit for is
+//! here: the number of connections, one whose first request never comes, an HTTP/2 connection whose client answers pings and
+//! asks for nothing, and a client that reads nothing, of a socket or of one HTTP/2 stream.
 
 use std::{
     collections::HashMap,

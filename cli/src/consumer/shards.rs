@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_go_on_where_they_were_left_and_new_ones_wait_for_their_parents() {
+    fn shards_continue_where_they_were_left_and_new_ones_wait_for_their_parents() {
         let known = [checkpoint("a", true), checkpoint("b", false)];
         let (shards, gap) = resumed("s", &known, &listed(&[("b", Some("a")), ("c", Some("b")), ("d", None)]), None);
         assert_eq!(gap, None);

@@ -497,7 +497,7 @@ async fn a_dump_that_was_cut_off_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_mirror_goes_on_with_the_changes() {
+async fn a_mirror_continues_with_the_changes() {
     let from = memory();
     let to = Embedded::memory(Options::default()).unwrap();
     ledger(&from, "mydb", 1).await;

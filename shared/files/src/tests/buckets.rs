@@ -333,7 +333,7 @@ async fn an_outcome_that_nothing_shows_is_never_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_repeated_push_whose_answer_can_no_longer_be_given_fails_at_once() {
+async fn a_repeated_push_whose_answer_can_no_longer_be_given_fails_immediately() {
     let (files, store) = faulty();
     let db = born(&files, "mydb", 1).await;
     let push = async |call: &Call, push: IndexPush| files.push_index(call, &db, &push).await;

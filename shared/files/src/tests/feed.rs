@@ -46,7 +46,7 @@ async fn what_another_program_writes_is_in_the_feed_after_a_look() {
 }
 
 #[tokio::test]
-async fn own_writes_are_in_the_feed_at_once_each() {
+async fn own_writes_are_in_the_feed_immediately_each() {
     let (all, _directory) = both();
     for files in all {
         files.compare().await.unwrap();
@@ -65,7 +65,7 @@ async fn own_writes_are_in_the_feed_at_once_each() {
 }
 
 #[tokio::test]
-async fn a_feed_that_is_kept_goes_on_where_it_was() {
+async fn a_feed_that_is_kept_continues_where_it_was() {
     let (files, directory) = directory();
     let kept = tempfile::tempdir().unwrap();
     let open = || nameservice_embedded::Embedded::open(kept.path(), Default::default()).unwrap();

@@ -211,7 +211,7 @@ async fn a_running_feed_shows_the_outage_and_notices_changes_again_after_it() {
 
 /// The directory goes before one look at a file, and comes back before a later one.
 #[tokio::test]
-async fn whenever_a_directory_goes_and_comes_back_nothing_is_taken_for_deleted() {
+async fn whenever_a_directory_disappears_and_reappears_nothing_is_taken_for_deleted() {
     for away in [Away::EmptyRoot, Away::Place, Away::EmptyPlace] {
         let mounted = Mounted::new();
         // Without notifications, so that nothing else looks at it meanwhile.
