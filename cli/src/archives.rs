@@ -5,7 +5,10 @@ use std::sync::Arc;
 use nameservice_archive::{Archive, LongFeed};
 use nameservice_http::App;
 
-use crate::{failure::Failure, options::ArchiveArgs, options::Missing};
+use crate::{
+    failure::Failure,
+    options::{ArchiveArgs, Missing},
+};
 
 /// Opens an archive, to read it or to write it.
 pub(crate) async fn open_archive(place: &nameservice::Place, missing: Missing) -> Result<Archive, Failure> {

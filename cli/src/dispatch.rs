@@ -22,8 +22,7 @@ use crate::{
         transaction, watch,
     },
     failure::Failure,
-    options::ArchiveArgs,
-    options::Missing,
+    options::{ArchiveArgs, Missing},
     output::Output,
     session::Session,
 };

@@ -10,8 +10,7 @@ use serde_json::Value;
 use crate::{
     client::{Client, Request},
     failure::Failure,
-    options::Missing,
-    options::TargetArgs,
+    options::{Missing, TargetArgs},
     output::Output,
 };
 

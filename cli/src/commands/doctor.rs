@@ -27,8 +27,7 @@ use crate::table::Table;
 use crate::{
     client::{Client, Request},
     failure::Failure,
-    options::Missing,
-    options::TargetArgs,
+    options::{Missing, TargetArgs},
     output::{self, Output},
     progress::{Bar, Unit},
     target::Opened,

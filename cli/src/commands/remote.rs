@@ -15,8 +15,7 @@ use super::{copy::list_words, counted};
 use crate::{
     connected::Connected,
     failure::Failure,
-    options::Missing,
-    options::TargetArgs,
+    options::{Missing, TargetArgs},
     output::Output,
     progress::{Bar, Unit},
     target::DEFAULT_DATA,

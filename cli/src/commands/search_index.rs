@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     connected::Connected,
     failure::Failure,
-    options::Missing,
-    options::TargetArgs,
+    options::{Missing, TargetArgs},
     output::{self, Output},
     progress::{Bar, Unit},
     table::aws_config,

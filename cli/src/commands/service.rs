@@ -12,8 +12,7 @@ use serde_json::json;
 use crate::{
     client::Request,
     failure::Failure,
-    options::Missing,
-    options::TargetArgs,
+    options::{Missing, TargetArgs},
     output::{self, Output},
     progress::{Bar, Unit},
     routes,
