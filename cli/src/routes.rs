@@ -5,6 +5,11 @@ use utoipa::openapi::OpenApi;
 
 /// All handlers, one line each.
 fn routes() -> Route {
+    routes_with(console_get::route())
+}
+
+/// All handlers, with this console.
+fn routes_with(console: Route) -> Route {
     Route::new()
         .merge(branch_create::route())
         .merge(branch_drop::route())
@@ -13,7 +18,7 @@ fn routes() -> Route {
         .merge(change_list::route())
         .merge(change_stream::route())
         .merge(config_push::route())
-        .merge(console_get::route())
+        .merge(console)
         .merge(fluree::route())
         .merge(graph_source_publish::route())
         .merge(head_push::route())
@@ -40,6 +45,11 @@ fn routes() -> Route {
 /// The router of all handlers, to be completed by [`nameservice_http::service()`].
 pub fn router() -> axum::Router<App> {
     routes().split_for_parts().0
+}
+
+/// The router of all handlers, with the settings of the console.
+pub(crate) fn router_with(console: console_get::Settings) -> axum::Router<App> {
+    routes_with(console_get::route_with(console)).split_for_parts().0
 }
 
 /// The descriptions of all handlers, as one OpenAPI document.

@@ -4,6 +4,7 @@ mod args;
 pub mod error;
 #[cfg(feature = "replica")]
 mod replica;
+mod sign_in;
 
 use std::{
     io,
@@ -19,6 +20,7 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse as _, Response},
 };
+use console_get::SignIn;
 use nameservice::Place;
 use nameservice_embedded::OpenError;
 use nameservice_http::{
@@ -111,10 +113,13 @@ struct Settings {
     traced: bool,
     /// Whether a consumer of the table's stream continues the traces of writes.
     is_continued: bool,
+    /// Where users of the console sign in.
+    sign_in: Option<SignIn>,
 }
 
 fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Service, ServeError> {
-    let Settings { nudge, cors, origins, limits, base_path, upstream, unmeasured, traced, is_continued } = settings;
+    let Settings { nudge, cors, origins, limits, base_path, upstream, unmeasured, traced, is_continued, sign_in } =
+        settings;
     let unspecified = SocketAddr::from(([0, 0, 0, 0], 0));
     let address = listener.local_addr().map_err(|source| ServeError::Listen { address: unspecified, source })?;
     let shutdown = app.shutdown();
@@ -129,7 +134,7 @@ fn start_with(listener: TcpListener, app: App, settings: Settings) -> Result<Ser
     // On loopback, for callers who may read; for others there is a separate listener.
     let sampled = || Sampled::new(app.clone(), upstream.clone());
     let metrics = (address.ip().is_loopback() && !unmeasured).then(|| prometheus::guarded(sampled()));
-    let routes = routes::router();
+    let routes = routes::router_with(console_get::Settings::new(sign_in, cfg!(feature = "graphql")));
     #[cfg(feature = "graphql")]
     let routes = routes.merge(graphql(&app, upstream.as_ref()));
     let mut router = service(routes, app);
@@ -296,6 +301,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let auth = auth(&args).await?;
     let origins = (!args.cors_origin.is_empty()).then(|| cors(&args.cors_origin));
     let cors = origins.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
+    let sign_in = args.sign_in.at(args.issuer.as_deref()).map_err(|error| Failure::Usage(error.to_string()))?;
     let stop = signal()?;
     // Nothing is created for a service that cannot listen.
     let listener = bind(args.listen).await?;
@@ -305,7 +311,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     };
     #[cfg(feature = "replica")]
     if let Some(url) = &args.upstream {
-        return replica::run(&args, url, place, &target, (listener, metrics), (auth, cors), stop).await;
+        return replica::run(&args, url, place, &target, (listener, metrics), (auth, cors, sign_in), stop).await;
     }
     let archive = args.archive.open().await?;
     #[cfg(feature = "migration")]
@@ -361,7 +367,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let (nudge, is_continued) = (beside.nudge(), beside.continues_traces());
     let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
     let settings =
-        Settings { nudge, cors, origins, limits, base_path, upstream: None, unmeasured, traced, is_continued };
+        Settings { nudge, cors, origins, limits, base_path, upstream: None, unmeasured, traced, is_continued, sign_in };
     let service = start_with(listener, app, settings)?;
     // A service in the background may no longer have a stdout.
     let _ = output::print(&greeting(&args, &service, &opened));

@@ -4,10 +4,12 @@ import contextlib
 import http.client
 import http.server
 import json
+import os
 import pathlib
 import re
 import shutil
 import signal
+import socket
 import socketserver
 import subprocess
 import threading
@@ -35,9 +37,9 @@ class Answer:
 class Service:
     """`nameservice serve` over a directory. It can be killed and started again at the same address."""
 
-    def __init__(self, program, folder, *arguments):
+    def __init__(self, program, folder, *arguments, port=0):
         self.program, self.folder, self.arguments = program, pathlib.Path(folder), arguments
-        self.process, self.port, self.token = None, 0, None
+        self.process, self.port, self.token = None, port, None
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = (self.folder.parent / f"{self.folder.name}.log").open("a")
         self.start()
@@ -113,6 +115,31 @@ class Issuer:
 
         payload = {"sub": "console-test", "scope": scope, "exp": int(time.time()) + 600, **claims}
         return self.jwt.encode(payload, self.key, "ES256", {"kid": "k"})
+
+
+class Provider:
+    """An OpenID provider, for which everyone is who they say they are. Its keys are in `keys`."""
+
+    def __init__(self, folder, redirect, seconds=600):
+        self.keys = pathlib.Path(folder) / "provider.json"
+        program = ROOT / "tests/console/provider/provider.mjs"
+        environment = {**os.environ, "TOKEN_SECONDS": str(seconds)}
+        command = ["node", str(program), str(self.keys), redirect]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+        line = self.process.stdout.readline()
+        assert line.startswith("issuer "), f"the provider did not start: {line}"
+        self.url = line.split()[1]
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def free_port():
+    """Returns a port that nothing listens on."""
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
 
 
 class Proxy:

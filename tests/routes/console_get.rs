@@ -1,3 +1,12 @@
+use std::sync::Arc;
+
+use axum::body::Body;
+use console_get::{InvalidSignIn, Settings, SignIn};
+use http_body_util::BodyExt as _;
+use nameservice_embedded::{Embedded, Options};
+use nameservice_http::{App, Auth, service};
+use tower::ServiceExt as _;
+
 use super::{assets::assets, *};
 
 #[tokio::test]
@@ -41,5 +50,54 @@ async fn browsers_are_led_to_the_console_and_programs_to_the_documentation() {
         let answer = service.send(Method::GET, "/", &[("accept", accept)], None).await;
         assert_eq!((answer.status.as_u16(), answer.header("location")), (307, Some(to)), "{accept}");
         assert_eq!(answer.header("vary"), Some("accept"), "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn the_settings_of_a_console_without_sign_in_name_none() {
+    let service = Service::start().await;
+    assert_eq!(service.get("/console/settings.json").await.expect(200), json!({"graphiql": true}));
+    let policy = service.get("/console").await.header("content-security-policy").unwrap().to_owned();
+    assert!(policy.contains("connect-src 'self';"), "{policy}");
+}
+
+#[tokio::test]
+async fn a_console_may_send_requests_to_the_provider_at_which_its_users_sign_in_and_to_nobody_else() {
+    let sign_in = SignIn::new("https://login.example.com/tenant", "console").unwrap();
+    let sign_in = sign_in.with_scope("openid names").with_resource("urn:names");
+    let sign_in = sign_in.with_token_origin("https://token.example.com:8443").unwrap();
+    let router = axum::Router::from(console_get::route_with(Settings::new(Some(sign_in), false)));
+    let names = Arc::new(Embedded::memory(Options::default()).unwrap());
+    let router = service(router, App::new(names.clone(), names, Auth::Open));
+    let get = async |path: &str| {
+        let request = http::Request::get(path).body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap()
+    };
+    let page = get("/console").await;
+    let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    assert!(policy.contains("connect-src 'self' https://login.example.com https://token.example.com:8443;"), "{policy}");
+    let script = get("/console/app.js").await;
+    assert!(script.headers()["content-security-policy"].to_str().unwrap().contains("connect-src 'self';"));
+    let settings = get("/console/settings.json").await.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(
+        serde_json::from_slice::<Value>(&settings).unwrap(),
+        json!({"graphiql": false, "sign_in": {
+            "issuer": "https://login.example.com/tenant", "client_id": "console", "scope": "openid names",
+            "resource": "urn:names", "token_origin": "https://token.example.com:8443",
+        }}),
+    );
+
+    // Nothing in them can say more than an origin in a policy.
+    for url in ["", "login.example.com", "ftp://login.example.com", "https://a;script-src *", "https://a b", "https://u@a"] {
+        assert!(matches!(SignIn::new(url, "console"), Err(InvalidSignIn::Url(_))), "{url}");
+        let sign_in = SignIn::new("https://login.example.com", "console").unwrap();
+        assert!(matches!(sign_in.with_token_origin(url), Err(InvalidSignIn::Origin(_))), "{url}");
+    }
+    let path = SignIn::new("https://a", "c").unwrap().with_token_origin("https://a/token");
+    assert!(matches!(path, Err(InvalidSignIn::Origin(_))));
+    let text = r#"{"issuer": "https://a", "client_id": "c"}"#;
+    assert!(SignIn::from_json(text).is_ok());
+    for text in ["", "{}", r#"{"issuer": "a", "client_id": "c"}"#, r#"{"issuer": "https://a", "client_id": "c", "secret": "s"}"#] {
+        assert!(SignIn::from_json(text).is_err(), "{text}");
     }
 }

@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args};
 #[cfg(feature = "migration")]
 use nameservice::Place;
 
+use super::sign_in::SignInArgs;
 use crate::{base_path::BasePath, options::ArchiveArgs, values};
 
 /// `serve`
@@ -56,6 +57,9 @@ pub struct ServeArgs {
     /// Accept tokens for any audience
     #[arg(long)]
     pub any_audience: bool,
+    /// The sign-in of the console.
+    #[command(flatten)]
+    pub sign_in: SignInArgs,
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use console_get::SignIn;
 use nameservice::Place;
 use nameservice_client::Http;
 use nameservice_embedded::Options;
@@ -27,7 +28,7 @@ pub(super) async fn run(
     place: Place,
     target: &TargetArgs,
     (listener, metrics): (TcpListener, Option<TcpListener>),
-    (auth, cors): (Auth, Option<CorsLayer>),
+    (auth, cors, sign_in): (Auth, Option<CorsLayer>, Option<SignIn>),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let http = Http::new(url).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -57,7 +58,7 @@ pub(super) async fn run(
     let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
     let upstream_of = Some(upstream.clone());
     let settings =
-        Settings { cors, origins, limits, base_path, upstream: upstream_of, unmeasured, traced, ..Settings::default() };
+        Settings { cors, origins, limits, base_path, upstream: upstream_of, unmeasured, traced, sign_in, ..Settings::default() };
     let service = start_with(listener, app, settings)?;
     let _ =
         output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));

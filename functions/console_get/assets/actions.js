@@ -7,22 +7,33 @@ const unborn = { id: null, t: 0 };
 const idAndT = (value) => ({ id: value?.id ?? null, t: value?.t ?? 0 });
 const isLease = (value) => value && typeof value === 'object' && 'holder' in value && 'expires_at' in value;
 /** A payload without the leases that the service shows in it. */
-const withoutLeases = (payload) => Object.fromEntries(Object.entries(payload ?? {}).filter(([, value]) => !isLease(value)));
+export const withoutLeases = (payload) => Object.fromEntries(Object.entries(payload ?? {}).filter(([, value]) => !isLease(value)));
 const pretty = (value) => stringify(value ?? {}, 2);
 
-export function wholeNumber(text, what) {
-  if (!/^\d{1,15}$/.test(String(text).trim())) throw new Error(`${what} must be a whole number.`);
+/** What is wrong with the input of one field. */
+export class FieldError extends Error {
+  constructor(field, message) {
+    super(message);
+    this.title = 'The input cannot be sent';
+    this.field = field;
+  }
+}
+
+export function wholeNumber(text, what, field) {
+  if (!/^\d{1,15}$/.test(String(text).trim())) throw new FieldError(field, `${what} must be a whole number.`);
   return Number(text);
 }
 
-export function json(text, what) {
+export function json(text, what, field) {
   let value;
   try {
     value = parse(text);
   } catch (error) {
-    throw new Error(`${what} is not JSON: ${error.message}`);
+    throw new FieldError(field, `${what} is not JSON: ${error.message}`);
   }
-  if (value === null || typeof value !== 'object' || value instanceof Exact || Array.isArray(value)) throw new Error(`${what} must be a JSON object.`);
+  if (value === null || typeof value !== 'object' || value instanceof Exact || Array.isArray(value)) {
+    throw new FieldError(field, `${what} must be a JSON object.`);
+  }
   return value;
 }
 
@@ -46,18 +57,19 @@ const pointer = (concern, title, path) => ({
   title,
   button: title,
   compares: true,
+  replaces: ({ id, t }) => ({ id, t }),
   shown: (record) => idAndT(record[concern]),
   base: idAndT,
   initial: (record) => ({ id: '', t: String((record[concern]?.t ?? 0) + (concern === 'head' ? 1 : 0) || record.head?.t || 1) }),
   fields: () => [
-    { name: 'id', label: 'Id', required: true, help: ID_HELP },
-    { name: 't', label: 't', type: 'number', min: 1, required: true },
+    { name: 'id', of: 'new.id', label: 'Id', required: true, help: ID_HELP },
+    { name: 't', of: 'new.t', label: 't', type: 'number', min: 1, required: true },
   ],
   mine: ({ id, t }) => ({ id: id || null, t: Number(t) || 0 }),
   request: ({ id, t }, expected, record) => ({
     method: 'PUT',
     path: `${path}/${inPath(record.address)}`,
-    body: { expected, new: { id: id.trim(), t: wholeNumber(t, 't') } },
+    body: { expected, new: { id: id.trim(), t: wholeNumber(t, 't', 't') } },
   }),
   done: (answer) => `${title}: t ${answer.value.t} is stored${answer.replayed ? ', and was before' : ''}.`,
 });
@@ -66,6 +78,7 @@ const status = {
   title: 'Push status',
   button: 'Push status',
   compares: true,
+  replaces: ({ v, payload }) => ({ v, payload }),
   shown: (record) => ({ v: record.status.v, payload: record.status.payload }),
   base: ({ v, payload }) => ({ v, payload }),
   initial: (record) => {
@@ -73,14 +86,14 @@ const status = {
     return { state: state ?? 'ready', meta: pretty(meta) };
   },
   fields: () => [
-    { name: 'state', label: 'State', required: true },
-    { name: 'meta', label: 'Metadata, a JSON object', rows: 8 },
+    { name: 'state', of: 'new.payload.state', label: 'State', required: true },
+    { name: 'meta', of: 'new.payload', label: 'Metadata, a JSON object', rows: 8 },
   ],
   mine: ({ state, meta }, base) => ({ v: base.v + 1, payload: { state, ...asMembers(jsonOrText(meta)) } }),
   request: ({ state, meta }, expected, record) => ({
     method: 'PUT',
     path: `statuses/${inPath(record.address)}`,
-    body: { expected: { v: expected.v }, new: { payload: { ...json(meta, 'Metadata'), state } } },
+    body: { expected: { v: expected.v }, new: { payload: { ...json(meta, 'Metadata', 'meta'), state } } },
   }),
   done: (answer) => `Status ${answer.value.payload.state} is stored, v ${answer.value.v}.`,
 };
@@ -89,15 +102,16 @@ const config = {
   title: 'Push config',
   button: 'Push config',
   compares: true,
+  replaces: ({ v, payload }) => ({ v, payload }),
   shown: (record) => ({ v: record.config.v, payload: record.config.payload }),
   base: (actual) => (actual.config ? actual.config : { v: actual.v, payload: actual.payload }),
   initial: (record) => ({ config: pretty(record.config.payload) }),
-  fields: () => [{ name: 'config', label: 'Config, a JSON object', rows: 12 }],
+  fields: () => [{ name: 'config', of: ['new.payload', 'config'], label: 'Config, a JSON object', rows: 12 }],
   mine: ({ config: text }, base) => ({ v: base.v + 1, payload: jsonOrText(text) }),
   request: ({ config: text }, expected, record) => {
-    const payload = json(text, 'Config');
+    const payload = json(text, 'Config', 'config');
     if (text.includes(REDACTED)) {
-      throw new Error(`Config holds ${REDACTED} in place of a secret that you may not see: storing it would lose the secret.`);
+      throw new FieldError('config', `Config holds ${REDACTED} in place of a secret that you may not see: storing it would lose the secret.`);
     }
     const address = inPath(record.address);
     if (record.kind === 'ledger') {
@@ -124,6 +138,7 @@ const whole = (record) => ({
 const onWhole = {
   shown: whole,
   base: (actual) => actual,
+  replaces: null,
   initial: () => ({}),
   fields: () => [],
   mine: (_, base) => base,
@@ -136,7 +151,7 @@ const retract = {
   danger: true,
   note: 'The record is kept, and accepts no pushes until it is restored.',
   initial: () => ({ reason: '' }),
-  fields: () => [{ name: 'reason', label: 'Reason' }],
+  fields: () => [{ name: 'reason', of: 'reason', label: 'Reason' }],
   request: ({ reason }, _, record) => ({
     method: 'POST',
     path: `retractions/${inPath(record.address)}`,
@@ -187,6 +202,7 @@ const reset = {
   button: 'Reset',
   danger: true,
   note: 'Sets head and index to a given snapshot, backwards too. For administrators.',
+  replaces: ({ head, index }) => ({ head, index }),
   initial: (record) => ({
     headId: record.head?.id ?? '',
     headT: String(record.head?.t ?? 0),
@@ -194,10 +210,10 @@ const reset = {
     indexT: String(record.index?.t ?? 0),
   }),
   fields: () => [
-    { name: 'headId', label: 'Id of the head', help: `${ID_HELP}; empty for none` },
-    { name: 'headT', label: 't of the head', type: 'number', min: 0, required: true },
-    { name: 'indexId', label: 'Id of the index', help: `${ID_HELP}; empty for none` },
-    { name: 'indexT', label: 't of the index', type: 'number', min: 0, required: true },
+    { name: 'headId', of: 'head.id', label: 'Id of the head', help: `${ID_HELP}; empty for none` },
+    { name: 'headT', of: 'head.t', label: 't of the head', type: 'number', min: 0, required: true },
+    { name: 'indexId', of: 'index.id', label: 'Id of the index', help: `${ID_HELP}; empty for none` },
+    { name: 'indexT', of: 'index.t', label: 't of the index', type: 'number', min: 0, required: true },
   ],
   mine: ({ headId, headT, indexId, indexT }, base) => ({
     ...base,
@@ -208,8 +224,8 @@ const reset = {
     method: 'POST',
     path: `resets/${inPath(record.address)}`,
     body: {
-      head: headId.trim() ? { id: headId.trim(), t: wholeNumber(headT, 't of the head') } : unborn,
-      index: indexId.trim() ? { id: indexId.trim(), t: wholeNumber(indexT, 't of the index') } : unborn,
+      head: headId.trim() ? { id: headId.trim(), t: wholeNumber(headT, 't of the head', 'headT') } : unborn,
+      index: indexId.trim() ? { id: indexId.trim(), t: wholeNumber(indexT, 't of the index', 'indexT') } : unborn,
     },
   }),
   done: (_, record) => `${record.address} is reset.`,
@@ -237,9 +253,9 @@ const branch = {
   base: idAndT,
   initial: (record) => ({ branch: '', id: record.head?.id ?? '', t: String(record.head?.t ?? 0) }),
   fields: () => [
-    { name: 'branch', label: 'Name of the branch', required: true },
-    { name: 'id', label: 'Commit to start from', help: ID_HELP },
-    { name: 't', label: 't of that commit', type: 'number', min: 0 },
+    { name: 'branch', of: ['branch', 'address'], label: 'Name of the branch', required: true },
+    { name: 'id', of: 'at.id', label: 'Commit to start from', help: ID_HELP },
+    { name: 't', of: 'at.t', label: 't of that commit', type: 'number', min: 0 },
   ],
   mine: ({ id, t }) => ({ id: id || null, t: Number(t) || 0 }),
   request: ({ branch: name, id, t }, _, record) => ({
@@ -249,7 +265,7 @@ const branch = {
       name: record.name,
       branch: name.trim(),
       source: record.branch,
-      ...(id.trim() && { at: { id: id.trim(), t: wholeNumber(t, 't') } }),
+      ...(id.trim() && { at: { id: id.trim(), t: wholeNumber(t, 't', 't') } }),
     },
   }),
   done: (answer) => `${answer.address} is created.`,
@@ -278,18 +294,18 @@ export const creations = {
     button: 'Create',
     initial: () => ({ address: '', id: '', t: '', config: '' }),
     fields: () => [
-      { name: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
-      { name: 'id', label: 'First commit (optional)', help: ID_HELP },
-      { name: 't', label: 't of that commit', type: 'number', min: 1 },
-      { name: 'config', label: 'Config, a JSON object (optional)', rows: 5 },
+      { name: 'address', of: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
+      { name: 'id', of: 'head.id', label: 'First commit (optional)', help: ID_HELP },
+      { name: 't', of: 'head.t', label: 't of that commit', type: 'number', min: 1 },
+      { name: 'config', of: 'config', label: 'Config, a JSON object (optional)', rows: 5 },
     ],
     request: ({ address, id, t, config: text }) => ({
       method: 'POST',
       path: 'ledgers',
       body: {
         address: address.trim(),
-        ...(id.trim() && { head: { id: id.trim(), t: wholeNumber(t, 't') } }),
-        ...(text.trim() && { config: json(text, 'Config') }),
+        ...(id.trim() && { head: { id: id.trim(), t: wholeNumber(t, 't', 't') } }),
+        ...(text.trim() && { config: json(text, 'Config', 'config') }),
       },
     }),
     done: (answer) => `${answer.address} is created.`,
@@ -300,10 +316,10 @@ export const creations = {
     button: 'Create',
     initial: () => ({ address: '', type: 'f:Bm25Index', dependencies: '', config: '{}' }),
     fields: () => [
-      { name: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
-      { name: 'type', label: 'Type', required: true, help: 'f:Bm25Index, f:HnswIndex, f:IcebergMapping …' },
-      { name: 'dependencies', label: 'Depends on', rows: 3, help: 'One address per line' },
-      { name: 'config', label: 'Config, a JSON object', rows: 6 },
+      { name: 'address', of: 'address', label: 'Address', required: true, help: 'name:branch; a name alone means its branch main' },
+      { name: 'type', of: 'source_type', label: 'Type', required: true, help: 'f:Bm25Index, f:HnswIndex, f:IcebergMapping …' },
+      { name: 'dependencies', of: 'dependencies', label: 'Depends on', rows: 3, help: 'One address per line' },
+      { name: 'config', of: 'config', label: 'Config, a JSON object', rows: 6 },
     ],
     // Version 0 means that the graph source must not exist: an existing one is a conflict, and stays unchanged.
     request: ({ address, type, dependencies, config: text }) => ({
@@ -311,7 +327,7 @@ export const creations = {
       path: `graph-sources/${inPath(address.trim())}`,
       body: {
         source_type: type.trim(),
-        config: json(text, 'Config'),
+        config: json(text, 'Config', 'config'),
         dependencies: dependencies.split('\n').map((line) => line.trim()).filter(Boolean),
         expected_v: 0,
       },

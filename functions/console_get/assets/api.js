@@ -1,17 +1,10 @@
 // Requests to the public API, with the user's token. Nothing else of the console talks to the service.
 
 import { parse, stringify } from './json.js';
+import { bearer } from './session.js';
 
 /** The URL of the service: two levels above this file, whatever precedes it in the path. */
 const BASE = new URL('../v1/', import.meta.url);
-
-/** In memory only: gone with the page. */
-let token = '';
-
-export const hasToken = () => token !== '';
-export const setToken = (text) => {
-  token = text.trim();
-};
 
 /** A rejection of the service (RFC 9457), or a failure to reach it. */
 export class Problem extends Error {
@@ -41,14 +34,22 @@ export function newKey() {
 
 /** Sends a request and returns the response, or throws a `Problem`. */
 export async function send(method, path, { body, key, headers = {}, signal } = {}) {
+  const token = await bearer();
+  const options = { body, key, headers, signal };
+  const response = await sent(method, path, token, options);
+  if (response.status !== 401 || !token) return answered(response, method);
+  // Rejected before anything was done. A new token of the provider may be accepted.
+  const another = await bearer(token);
+  return answered(another === token ? response : await sent(method, path, another, options), method);
+}
+
+async function sent(method, path, token, { body, key, headers, signal }) {
   const all = { accept: 'application/json', ...headers };
   if (token) all.authorization = `Bearer ${token}`;
   if (body !== undefined) all['content-type'] = 'application/json';
   if (key) all['idempotency-key'] = key;
-  const isWrite = method !== 'GET';
-  let response;
   try {
-    response = await fetch(new URL(path, BASE), {
+    return await fetch(new URL(path, BASE), {
       method,
       headers: all,
       body: body === undefined ? undefined : stringify(body),
@@ -59,11 +60,14 @@ export async function send(method, path, { body, key, headers = {}, signal } = {
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Problem(0, { title: 'No answer', detail: 'The service cannot be reached.' }, isWrite);
+    throw new Problem(0, { title: 'No answer', detail: 'The service cannot be reached.' }, method !== 'GET');
   }
+}
+
+async function answered(response, method) {
   if (response.ok) return response;
   const document = await response.text().then(parse).catch(() => ({}));
-  throw new Problem(response.status, document && typeof document === 'object' ? document : {}, isWrite);
+  throw new Problem(response.status, document && typeof document === 'object' ? document : {}, method !== 'GET');
 }
 
 /** Sends a request and returns the JSON of its answer; null if there is none. */

@@ -9,12 +9,25 @@ export { Fragment, render, useEffect, useLayoutEffect, useMemo, useRef, useState
 /** Markup. What is put into it is text or an attribute's value, never markup. */
 export const html = htm.bind(h);
 
-/** The time in milliseconds, again every `every` milliseconds. */
+const clocks = new Map();
+
+/** The time in milliseconds, again every `every` milliseconds. All users of an interval share its timer. */
 export function useNow(every = 1000) {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every);
-    return () => clearInterval(timer);
+    const clock = clocks.get(every) ?? { users: new Set(), timer: null };
+    clocks.set(every, clock);
+    clock.users.add(setNow);
+    clock.timer ??= setInterval(() => {
+      const time = Date.now();
+      for (const user of [...clock.users]) user(time);
+    }, every);
+    return () => {
+      clock.users.delete(setNow);
+      if (clock.users.size > 0) return;
+      clearInterval(clock.timer);
+      clocks.delete(every);
+    };
   }, [every]);
   return now;
 }

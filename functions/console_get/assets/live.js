@@ -3,7 +3,7 @@
 
 import { Problem, call, getRecord, send } from './api.js';
 import { parse } from './json.js';
-import { clear, keepOnly, state, takeChanges, takeOlder, takeRecord, takeRecords, touch } from './store.js';
+import { beforeReading, clear, keepOnly, state, takeChanges, takeOlder, takeRecord, takeRecords, touch } from './store.js';
 
 /** Streams that are silent for longer than this are taken for dead: the service sends something every 15 seconds. */
 const SILENCE = 40_000;
@@ -82,28 +82,44 @@ async function snapshot(signal) {
   } while (cursor && seen.size < MOST_RECORDS);
   keepOnly(seen);
   state.complete = !cursor;
-  state.position = position;
-  state.changes = [];
+  Object.assign(state, { position, cursor: null, changes: [], older: 0 });
   touch();
+}
+
+/** Where to continue: with the timeline if the service has them. */
+const at = () => state.cursor ?? String(state.position);
+
+function moveTo(position, cursor) {
+  if (position < state.position) return;
+  state.position = position;
+  state.cursor = cursor ?? state.cursor;
 }
 
 /** Applies changes, and rereads the records that they do not show in full. */
 function take(changes, signal) {
   for (const address of takeChanges(changes)) {
-    getRecord(address, { signal })
-      .then((record) => takeRecord(address, record))
-      .catch((error) => error.status === 404 && takeRecord(address, null));
+    readAgain(address, signal);
+  }
+}
+
+/** Reads a record that the feed does not show in full. A failure that passes leaves it as it is: its next change reads it again. */
+async function readAgain(address, signal) {
+  const begun = beforeReading();
+  try {
+    takeRecord(address, await getRecord(address, { signal }), begun);
+  } catch (error) {
+    if (error.status === 404) takeRecord(address, null, begun);
   }
 }
 
 async function poll(signal) {
   while (!signal.aborted) {
     link('polling');
-    const query = new URLSearchParams({ after: state.position, limit: 1000, wait: POLL_WAIT });
-    const { changes, position } = await call('GET', `changes?${query}`, { signal });
+    const query = new URLSearchParams({ after: at(), limit: 1000, wait: POLL_WAIT });
+    const { changes, position, cursor } = await call('GET', `changes?${query}`, { signal });
     state.heardAt = Date.now();
     take(changes, signal);
-    state.position = Math.max(state.position, position);
+    moveTo(position, cursor);
   }
 }
 
@@ -114,8 +130,8 @@ async function stream(signal) {
   let timer = setTimeout(end, BEGINNING);
   let begun = false;
   try {
-    const headers = { accept: 'text/event-stream', 'last-event-id': String(state.position) };
-    const response = await send('GET', `events?after=${state.position}`, { headers, signal: silence.signal });
+    const headers = { accept: 'text/event-stream', 'last-event-id': at() };
+    const response = await send('GET', `events?after=${encodeURIComponent(at())}`, { headers, signal: silence.signal });
     if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) {
       throw new Problem(501, { title: 'No stream' });
     }
@@ -148,7 +164,7 @@ async function stream(signal) {
 /** Reads the blocks of an event stream. */
 function events(blocks, signal) {
   const changes = [];
-  let position = state.position;
+  let [position, cursor] = [state.position, null];
   let problem;
   for (const block of blocks) {
     let [name, data] = ['', ''];
@@ -157,19 +173,22 @@ function events(blocks, signal) {
       const [field, value] = [line.slice(0, colon), line.slice(colon + 1).replace(/^ /, '')];
       if (field === 'event') name = value;
       else if (field === 'data') data += value;
-      else if (field === 'id' && /^\d+$/.test(value)) position = Number(value);
+      else if (field === 'id' && /^([0-9a-f]+:)?\d+$/.test(value)) {
+        position = Number(value.split(':').at(-1));
+        cursor = value.includes(':') ? value : null;
+      }
     }
     if (name === 'change') changes.push(parse(data));
     else if (name === 'expired') problem = new Problem(410, { type: 'expired', title: 'Expired' });
     else if (name === 'error') problem = new Problem(503, parse(data));
   }
   take(changes, signal);
-  state.position = Math.max(state.position, position);
+  moveTo(position, cursor);
   if (problem) throw problem;
 }
 
-/** Reads the changes before those that are known. */
-export async function older(count = 200) {
+/** Reads the changes before those that are known. Returns how many there were. */
+export async function older(count = 500) {
   const first = state.changes[0]?.position ?? state.position + 1;
   let after = Math.max(0, first - 1 - count);
   for (let attempt = 0; attempt < 2; attempt += 1) {
@@ -181,4 +200,5 @@ export async function older(count = 200) {
       after = error.document.oldest - 1;
     }
   }
+  return 0;
 }

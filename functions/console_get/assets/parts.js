@@ -1,11 +1,10 @@
 // Small parts that the pages are made of.
 
-import { html, useEffect, useRef, useNow } from './lib.js';
+import { html, useEffect, useRef, useNow, useState } from './lib.js';
 import { differences } from './difference.js';
 import { stringify } from './json.js';
-import { stateOf } from './store.js';
-
-export const toRecord = (address) => `#/record/${encodeURIComponent(address)}`;
+import { toRecord } from './place.js';
+import { announce, stateOf } from './store.js';
 
 /** An address. Isolated, so that right-to-left text does not affect what is beside it. */
 export const Address = ({ address, link = true }) =>
@@ -15,15 +14,47 @@ export const Address = ({ address, link = true }) =>
 
 export const Json = ({ value }) => html`<pre class="json" tabindex="0">${stringify(value ?? null, 2)}</pre>`;
 
-export const ContentId = ({ id }) => (id ? html`<code class="id">${id}</code>` : html`<span class="none">none</span>`);
+/** A picture beside a text, or in place of one that is its name. */
+export const Icon = ({ name, label }) =>
+  label ? html`<span class="icon ${name}" role="img" aria-label=${label} title=${label}></span>` : html`<span class="icon ${name}" aria-hidden="true"></span>`;
+
+/** Puts a text on the clipboard. */
+export function Copy({ text, what }) {
+  const [copied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!copied) return undefined;
+    const timer = setTimeout(() => setCopied(false), 1500);
+    return () => clearTimeout(timer);
+  }, [copied]);
+  const copy = async (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+    try {
+      await navigator.clipboard.writeText(text);
+      setCopied(true);
+      announce(`${what} is copied.`);
+    } catch {
+      announce('The browser does not allow copying here: it needs https or localhost.');
+    }
+  };
+  return html`<button type="button" class="quiet copy" onClick=${copy} aria-label=${`Copy ${what[0].toLowerCase()}${what.slice(1)}`} title="Copy">
+    <${Icon} name=${copied ? 'check' : 'copy'} /></button>`;
+}
+
+/** A content id, short where there is little room, and its copy button. */
+export const ContentId = ({ id, what = 'The id' }) =>
+  id ? html`<span class="id"><code>${id}</code> <${Copy} text=${id} what=${what} /></span>` : html`<span class="none">none</span>`;
 
 export const Badge = ({ kind, children }) => html`<span class="badge ${kind}">${children}</span>`;
+
+/** Whether a state says that something has failed. */
+export const isBad = (state) => /^(error|failed|failing|corrupt|broken)/i.test(state);
 
 /** The state of a record, in the colour of its group and always as text. */
 export function StateBadge({ record }) {
   const state = stateOf(record) || 'unknown';
-  const kinds = { ready: 'good', retracted: 'off', error: 'bad', failed: 'bad' };
-  return html`<${Badge} kind=${record.retracted ? 'off' : (kinds[state] ?? 'busy')}>${state}<//>`;
+  const kinds = { ready: 'good', retracted: 'off' };
+  return html`<${Badge} kind=${record.retracted ? 'off' : isBad(state) ? 'bad' : (kinds[state] ?? 'busy')}>${state}<//>`;
 }
 
 const DAY = 86_400;
@@ -43,10 +74,19 @@ export function Ago({ time }) {
   return html`<time datetime=${time} title=${time}>${seconds < 2 ? 'now' : `${duration(seconds)} ago`}</time>`;
 }
 
+/** When something happened, by the clock, with the day if it was another one. */
+export function Time({ time }) {
+  if (!time) return null;
+  const at = new Date(time);
+  const isToday = at.toDateString() === new Date().toDateString();
+  const shown = isToday ? at.toLocaleTimeString([], { hour12: false }) : `${time.slice(0, 10)} ${time.slice(11, 16)}`;
+  return html`<time datetime=${time} title=${time}>${shown}</time>`;
+}
+
 /** How long a lease has left. */
 export function Countdown({ expiresAt }) {
   const left = expiresAt - useNow(500) / 1000;
-  if (left <= 0) return html`<${Badge} kind="bad">expired<//>`;
+  if (left <= 0) return html`<${Badge} kind="bad">expired ${duration(-left)} ago<//>`;
   const [minutes, seconds] = [Math.floor(left / 60), Math.floor(left % 60)];
   return html`<span class="countdown" role="timer">${minutes}:${String(seconds).padStart(2, '0')} left</span>`;
 }
@@ -81,6 +121,8 @@ export function Differences({ rows, before = 'Before', after = 'After' }) {
 export function Failure({ problem }) {
   if (!problem) return null;
   const { type, title, status, detail, ...members } = problem.document ?? {};
+  // The message names the field already.
+  delete members.field;
   return html`<div class="failure" role="alert">
     <strong>${problem.title ?? 'Something went wrong'}</strong>
     <p>${problem.message}</p>
@@ -103,7 +145,7 @@ export function Dialog({ title, onClose, children }) {
   return html`<dialog ref=${ref} aria-labelledby="dialog-title" onCancel=${cancelled}>
     <div class="dialog-head">
       <h2 id="dialog-title">${title}</h2>
-      <button type="button" class="quiet" aria-label="Close" onClick=${onClose}>✕</button>
+      <button type="button" class="quiet" aria-label="Close" title="Close (Escape)" onClick=${onClose}><${Icon} name="close" /></button>
     </div>
     ${children}
   </dialog>`;

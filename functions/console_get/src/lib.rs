@@ -2,9 +2,12 @@
 //!
 //! It has no build step: the browser loads `assets/` as it is. The page reads and writes through the public API with the
 //! user's token, uses relative URLs only (a gateway may have a stage before the path), and loads nothing from another
-//! host.
+//! host, except for the sign-in of callers at the issuer of their tokens, if its [`Settings`] name one.
+
+mod settings;
 
 use axum::{
+    Extension,
     extract::{Path, rejection::PathRejection},
     http::{HeaderMap, Uri},
     response::Response,
@@ -14,10 +17,16 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
+pub use settings::{InvalidSignIn, Settings, SignIn};
+
+/// The name of the file that holds the [`Settings`].
+const SETTINGS: &str = "settings.json";
+
 /// The files under `assets/` that are served, by name.
 const FILES: &[assets::File] = nameservice_http::assets! {
-    "actions.js" "api.js" "app.js" "changes.js" "difference.js" "forms.js" "history.js" "icon.svg" "json.js" "lib.js" "live.js"
-    "parts.js" "record.js" "records.js" "store.js" "style.css" "virtual.js" "vendor/README.md" "vendor/htm.LICENSE"
+    "actions.js" "api.js" "app.js" "attention.js" "changes.js" "difference.js" "forms.js" "history.js" "icon.svg" "json.js"
+    "lib.js" "live.js" "menu.js" "oidc.js" "order.js" "overview.js" "parts.js" "place.js" "record.js" "records.js" "relations.js"
+    "sentence.js" "session.js" "signin.js" "store.js" "style.css" "tree.js" "virtual.js" "vendor/README.md" "vendor/htm.LICENSE"
     "vendor/htm.js" "vendor/hooks.js" "vendor/preact.LICENSE" "vendor/preact.js"
 };
 
@@ -43,13 +52,16 @@ struct File {
         (status = NOT_MODIFIED, description = "One of the tags in `If-None-Match` is still current"),
     ),
 )]
-async fn console_get(headers: HeaderMap) -> Response {
-    assets::page(&headers, PAGE)
+async fn console_get(settings: Option<Extension<Settings>>, headers: HeaderMap) -> Response {
+    match settings.as_ref().and_then(|settings| settings.origins()) {
+        Some(origins) => assets::page_with_origins(&headers, PAGE, origins),
+        None => assets::page(&headers, PAGE),
+    }
 }
 
 /// Get a file of the console
 ///
-/// A module, a style sheet, an icon. Needs no token.
+/// A module, a style sheet, an icon; `settings.json` says where users sign in. Needs no token.
 #[utoipa::path(
     get,
     path = "/console/{*file}",
@@ -63,16 +75,39 @@ async fn console_get(headers: HeaderMap) -> Response {
     ),
 )]
 async fn console_file_get(
+    settings: Option<Extension<Settings>>,
     file: Result<Path<File>, PathRejection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     // A path that is not UTF-8 names no file either.
     let name = file.ok().map(|Path(File { file })| file);
+    if name.as_deref() == Some(SETTINGS) {
+        return Ok(assets::json(&headers, settings.map_or_else(Settings::default, |it| it.0).document()));
+    }
     assets::file(&headers, &uri, FILES, name.as_deref())
 }
 
-/// The routes of this operation.
+/// Returns the routes of this operation.
 pub fn route() -> Route {
     Route::new().routes(routes!(console_get)).routes(routes!(console_file_get))
+}
+
+/// Returns the routes with the settings of this service.
+pub fn route_with(settings: Settings) -> Route {
+    route().layer(Extension(settings))
+}
+
+/// Returns the routes of the function: with the sign-in that its environment names, if it names one.
+///
+/// # Errors
+///
+/// The variable holds something else.
+#[cfg(feature = "lambda")]
+pub fn deployed() -> Result<Route, InvalidSignIn> {
+    let text = std::env::var(settings::VARIABLE).unwrap_or_default();
+    match text.is_empty() {
+        true => Ok(route()),
+        false => Ok(route_with(Settings::new(Some(SignIn::from_json(&text)?), false))),
+    }
 }

@@ -1,5 +1,5 @@
 //! The Lambda function `console_get`.
 
 fn main() -> Result<(), impl std::fmt::Debug> {
-    nameservice_lambda::serve_without_store(console_get::route())
+    nameservice_lambda::serve_without_store(console_get::deployed()?)
 }

@@ -50,6 +50,9 @@ resource "aws_lambda_function" "this" {
       } : {},
       var.graphql_api != null && contains(keys(each.value.actions), "graphql_api") ? { NAMESERVICE_GRAPHQL_URL = var.graphql_api.url } : {},
       contains(keys(each.value.actions), "dead_letters") ? { NAMESERVICE_DEAD_LETTER_QUEUE_URL = aws_sqs_queue.dead_letters.id } : {},
+      var.console_sign_in != null && each.key == "console_get" ? {
+        NAMESERVICE_CONSOLE_SIGN_IN = jsonencode({ for name, value in merge(var.console_sign_in, { issuer = var.jwt_issuer }) : name => value if value != null })
+      } : {},
       each.value.verifies_tokens && local.by_token ? {
         NAMESERVICE_JWKS     = var.jwks
         NAMESERVICE_ISSUER   = var.jwt_issuer

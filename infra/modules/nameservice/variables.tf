@@ -370,6 +370,33 @@ variable "jwks" {
   }
 }
 
+variable "console_sign_in" {
+  description = <<-EOT
+    Lets users of the console sign in at `jwt_issuer`, by OpenID Connect. Without it they paste a token.
+    - `client_id`: of a public client (authorization code with PKCE, no secret) whose redirect URI is the URL of the console, `<api_url>/console`.
+    - `scope`: what the console asks for, separated by spaces.
+    - `resource`: what the tokens are for, if the provider issues tokens for several; sent as `resource` and as `audience`.
+    - `token_origin`: the origin of the token endpoint, if it is not that of `jwt_issuer`, as with Amazon Cognito.
+  EOT
+  type = object({
+    client_id    = string
+    scope        = optional(string, "openid nameservice:read nameservice:write")
+    resource     = optional(string)
+    token_origin = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.console_sign_in == null || var.authorization == "JWT" && try(length(var.console_sign_in.client_id) > 0, false)
+    error_message = "A client_id is required, and authorization = \"JWT\": the console does not sign requests for IAM."
+  }
+
+  validation {
+    condition     = try(var.console_sign_in.token_origin, null) == null || can(regex("^https://[A-Za-z0-9.-]+(:[0-9]+)?$", var.console_sign_in.token_origin))
+    error_message = "console_sign_in.token_origin is an origin without a path, such as https://names.auth.eu-central-1.amazoncognito.com."
+  }
+}
+
 variable "cors_allow_origins" {
   description = "Origins of web pages that may call the API. None by default."
   type        = list(string)

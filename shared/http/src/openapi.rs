@@ -10,6 +10,7 @@ use utoipa::{
         Response, Schema, Server, Type,
         schema::SchemaType,
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+        tag::TagBuilder,
     },
 };
 
@@ -17,6 +18,19 @@ use crate::problem::ProblemDocument;
 
 /// The name of the security scheme, for the `security` of a handler.
 pub const BEARER: &str = "bearer";
+
+/// The groups of operations, in the order in which a reader needs them.
+const GROUPS: [(&str, &str); 9] = [
+    ("records", "What is under an address: read, list, search, create"),
+    ("pushes", "Move a head, an index, a status or a config, by compare-and-set"),
+    ("branches", "Branches of a ledger"),
+    ("leases", "Leases with fencing tokens"),
+    ("transactions", "Several writes, all or none"),
+    ("lifecycle", "Retract, restore, protect, reset, purge"),
+    ("changes", "The change feed"),
+    ("fluree", "The wire of Fluree's servers"),
+    ("service", "Health, the documentation and the console"),
+];
 
 /// The address at the end of a path.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -52,6 +66,8 @@ pub fn openapi(mut document: OpenApi) -> OpenApi {
         ))
         .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
         .build();
+    let tags = GROUPS.map(|(name, text)| TagBuilder::new().name(name).description(Some(text)).build());
+    document.tags = Some(tags.to_vec());
     document.servers = Some(vec![Server::new("/")]);
     let mut paths = BTreeMap::new();
     for (path, mut item) in std::mem::take(&mut document.paths.paths) {

@@ -73,6 +73,47 @@ run "another_deployment" {
   }
 }
 
+run "users_who_sign_in" {
+  variables {
+    console_sign_in = { client_id = "console", token_origin = "https://login.example:8443" }
+  }
+
+  assert {
+    condition = jsondecode(aws_lambda_function.this["console_get"].environment[0].variables["NAMESERVICE_CONSOLE_SIGN_IN"]) == {
+      issuer       = "https://issuer.example/"
+      client_id    = "console"
+      scope        = "openid nameservice:read nameservice:write"
+      token_origin = "https://login.example:8443"
+    }
+    error_message = "The console signs in at the issuer of the tokens, as this client."
+  }
+
+  assert {
+    condition     = !contains(keys(aws_lambda_function.this["head_push"].environment[0].variables), "NAMESERVICE_CONSOLE_SIGN_IN")
+    error_message = "Only the console needs it."
+  }
+}
+
+run "users_who_sign_in_without_tokens" {
+  command = plan
+  variables {
+    authorization   = "AWS_IAM"
+    jwt_issuer      = null
+    jwt_audience    = null
+    jwks            = null
+    console_sign_in = { client_id = "console" }
+  }
+  expect_failures = [var.console_sign_in]
+}
+
+run "a_token_endpoint_with_a_path" {
+  command = plan
+  variables {
+    console_sign_in = { client_id = "console", token_origin = "https://login.example/token" }
+  }
+  expect_failures = [var.console_sign_in]
+}
+
 run "a_name_too_long_for_roles" {
   command = plan
   variables { name = "nameservice-of-the-department-of-names" }
