@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use console_get::{InvalidSignIn, Settings, SignIn};
+use ::console_get::{InvalidSignIn, Settings, SignIn};
 use http_body_util::BodyExt as _;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_http::{App, Auth, service};
@@ -66,7 +66,7 @@ async fn a_console_may_send_requests_to_the_provider_at_which_its_users_sign_in_
     let sign_in = SignIn::new("https://login.example.com/tenant", "console").unwrap();
     let sign_in = sign_in.with_scope("openid names").with_resource("urn:names");
     let sign_in = sign_in.with_token_origin("https://token.example.com:8443").unwrap();
-    let router = axum::Router::from(console_get::route_with(Settings::new(Some(sign_in), false)));
+    let router = axum::Router::from(::console_get::route_with(Settings::new(Some(sign_in), false)));
     let names = Arc::new(Embedded::memory(Options::default()).unwrap());
     let router = service(router, App::new(names.clone(), names, Auth::Open));
     let get = async |path: &str| {
