@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use axum::body::Body;
 use ::console_get::{InvalidSignIn, Settings, SignIn};
+use axum::body::Body;
 use http_body_util::BodyExt as _;
 use nameservice_embedded::{Embedded, Options};
 use nameservice_http::{App, Auth, service};
@@ -75,7 +75,10 @@ async fn a_console_may_send_requests_to_the_provider_at_which_its_users_sign_in_
     };
     let page = get("/console").await;
     let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
-    assert!(policy.contains("connect-src 'self' https://login.example.com https://token.example.com:8443;"), "{policy}");
+    assert!(
+        policy.contains("connect-src 'self' https://login.example.com https://token.example.com:8443;"),
+        "{policy}"
+    );
     let script = get("/console/app.js").await;
     assert!(script.headers()["content-security-policy"].to_str().unwrap().contains("connect-src 'self';"));
     let settings = get("/console/settings.json").await.into_body().collect().await.unwrap().to_bytes();
@@ -88,7 +91,9 @@ async fn a_console_may_send_requests_to_the_provider_at_which_its_users_sign_in_
     );
 
     // Nothing in them can say more than an origin in a policy.
-    for url in ["", "login.example.com", "ftp://login.example.com", "https://a;script-src *", "https://a b", "https://u@a"] {
+    for url in
+        ["", "login.example.com", "ftp://login.example.com", "https://a;script-src *", "https://a b", "https://u@a"]
+    {
         assert!(matches!(SignIn::new(url, "console"), Err(InvalidSignIn::Url(_))), "{url}");
         let sign_in = SignIn::new("https://login.example.com", "console").unwrap();
         assert!(matches!(sign_in.with_token_origin(url), Err(InvalidSignIn::Origin(_))), "{url}");
@@ -97,7 +102,12 @@ async fn a_console_may_send_requests_to_the_provider_at_which_its_users_sign_in_
     assert!(matches!(path, Err(InvalidSignIn::Origin(_))));
     let text = r#"{"issuer": "https://a", "client_id": "c"}"#;
     assert!(SignIn::from_json(text).is_ok());
-    for text in ["", "{}", r#"{"issuer": "a", "client_id": "c"}"#, r#"{"issuer": "https://a", "client_id": "c", "secret": "s"}"#] {
+    for text in [
+        "",
+        "{}",
+        r#"{"issuer": "a", "client_id": "c"}"#,
+        r#"{"issuer": "https://a", "client_id": "c", "secret": "s"}"#,
+    ] {
         assert!(SignIn::from_json(text).is_err(), "{text}");
     }
 }

@@ -57,8 +57,17 @@ pub(super) async fn run(
     let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.is_traced());
     let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
     let upstream_of = Some(upstream.clone());
-    let settings =
-        Settings { cors, origins, limits, base_path, upstream: upstream_of, unmeasured, traced, sign_in, ..Settings::default() };
+    let settings = Settings {
+        cors,
+        origins,
+        limits,
+        base_path,
+        upstream: upstream_of,
+        unmeasured,
+        traced,
+        sign_in,
+        ..Settings::default()
+    };
     let service = start_with(listener, app, settings)?;
     let _ =
         output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));

@@ -169,7 +169,7 @@ function Activity({ store, now }) {
   const sum = counts.reduce((a, b) => a + b, 0);
   return html`<section class="card" aria-label="Activity">
     <div class="card-head"><h2>Activity</h2><small>${sum} ${sum === 1 ? 'change' : 'changes'} in the last minute</small></div>
-    <div class="bars" aria-hidden="true">${counts.map((count, n) => html`<i key=${second - COUNTED + n} style=${{ height: `${(count / most) * 100}%` }}></i>`)}</div>
+    <div class="bars" aria-hidden="true">${counts.map((count, n) => html`<i key=${second - COUNTED + n} style=${{ height: `${(count / most) * 100}%`, minHeight: count > 0 ? '2px' : '0' }}></i>`)}</div>
   </section>`;
 }
 

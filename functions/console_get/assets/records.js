@@ -272,7 +272,8 @@ function treeOf(records, filter) {
 }
 
 const treeRow = (cells, toggle) => (it) => {
-  const indent = { paddingLeft: `${it.depth * 1.25}rem` };
+  // A record begins where the name of a folder beside it does, after its arrow.
+  const indent = { paddingLeft: `${it.depth * 1.25 + (it.record ? 1.7 : 0)}rem` };
   if (it.record) return cells(it.record, html`<a class="address" href=${toRecord(it.record.address)} aria-label=${it.record.address}><bdi>${it.label}</bdi></a>`, indent);
   return html`<span role="cell" class="grow folder" style=${indent}><button type="button" class="quiet" onClick=${() => toggle(it.path)}>
     <${Icon} name=${it.isOpen ? 'opened' : 'closed'} /> <bdi>${it.label}</bdi></button> <small>${it.count}</small></span>`;
