@@ -423,7 +423,7 @@ PROFILES = [
 # how often their clients reconnect and subscribe again.
 IDLE_READERS, MINUTES = 1_000, DAYS * 24 * 60
 REQUEST, INVOCATION, OPERATION, UPDATE, CONNECTION_MINUTE = 1.00 / 1e6, 0.20 / 1e6, 1.00 / 1e6, 2.00 / 1e6, 0.08 / 1e6
-STREAM_MINUTES, POLL_SECONDS, SOCKET_HOURS = 14, 20, 24
+STREAM_MINUTES, POLL_SECONDS, SOCKET_HOURS = 1.5, 20, 24
 # The price per hour of a virtual machine of 2 GiB that runs a replica.
 SMALL_MACHINE = 0.0168
 

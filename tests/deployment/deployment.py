@@ -1,8 +1,8 @@
 """Deploys the module of infra/ to an emulated AWS and calls it as clients do.
 
-    python3 deployment.py BINARIES OLDER_PROVIDER TOOLS
+    python3 deployment.py BINARIES OLDER_PROVIDER TOOLS PROGRAM
 
-BINARIES holds the functions, built for this machine (`cargo lambdas`); OLDER_PROVIDER is the program beside this file, built;
+PROGRAM is `nameservice`. BINARIES holds the functions, built for this machine (`cargo lambdas`); OLDER_PROVIDER is the program beside this file, built;
 TOOLS holds a mirror with a Terraform provider (.ci/tools). The emulator is ministack with IAM on: each function runs as a process under the
 credentials of its role, and what the role does not allow is denied.
 
@@ -79,6 +79,11 @@ resource "aws_lambda_function" "this" {
   filename  = null
   s3_bucket = "artifacts"
   s3_key    = each.key
+}
+
+# The provider cannot read a permission for everyone.
+resource "aws_lambda_permission" "url" {
+  for_each = {}
 }
 """
 SERVICES = ["apigateway", "cloudwatch", "cloudwatchlogs", "dynamodb", "iam", "lambda", "sns", "sqs", "sts"]
@@ -221,6 +226,7 @@ class Deployment:
             **os.environ,
             **CREDENTIALS,
             "TF_CLI_CONFIG_FILE": str(tools / "mirror" / "terraformrc"),
+            "PATH": f"{tools / 'awscli' / 'bin'}:{os.environ['PATH']}",
             "TF_IN_AUTOMATION": "1",
             "CHECKPOINT_DISABLE": "1",
         }
@@ -236,6 +242,7 @@ class Deployment:
             # The emulator has no account concurrency to reserve.
             "long_poll_concurrency": -1,
             "event_stream_concurrency": -1,
+            "aliases": True,
         }
         (self.module / "terraform.tfvars.json").write_text(json.dumps(variables))
         # A folder that only requires the provider is enough to read its schema.
@@ -251,6 +258,10 @@ class Deployment:
         command = [self.older_provider, ROOT / "infra" / "modules" / module, to, self.folder / "schema.json"]
         left_out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return "".join(f"{module}: {line}\n" for line in left_out.splitlines())
+
+    def set(self, **variables):
+        file = self.module / "terraform.tfvars.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **variables}))
 
     def terraform(self, *arguments, folder="module"):
         command = ["terraform", f"-chdir={self.folder / folder}", *arguments]
@@ -485,22 +496,27 @@ def drive_event_stream(api, cloud, url_id):
     return {"change_stream"}
 
 
+def finish_mapping(functions, outputs):
+    """Sets what the old provider cannot of the mapping of the table's stream."""
+    consumer = outputs["function_names"]["stream_consumer"]
+    [mapping] = [mapping for mapping in functions.list_event_source_mappings()["EventSourceMappings"] if f":{consumer}" in mapping["FunctionArn"]]
+    pattern = json.dumps({"dynamodb": {"Keys": {"sk": {"S": ["meta", "head", "index", "status", "config"]}}}})
+    functions.update_event_source_mapping(
+        UUID=mapping["UUID"], FilterCriteria={"Filters": [{"Pattern": pattern}]}, FunctionResponseTypes=["ReportBatchItemFailures"],
+    )
+    wait_for("mapping", 30, lambda: functions.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Enabled")
+
+
 def finish(cloud, outputs):
     """Sets what the old provider cannot, and what only the emulator needs. Returns the function URL."""
     functions = cloud.client("lambda")
     # In AWS, PublishBatch needs the action sns:Publish; the emulator has an action of its own for it.
     batch = {"Effect": "Allow", "Action": "sns:PublishBatch", "Resource": outputs["topic_arn"]}
     cloud.client("iam").put_role_policy(
-        RoleName=outputs["function_names"]["stream_consumer"], PolicyName="emulator",
+        RoleName=outputs["role_names"]["stream_consumer"], PolicyName="emulator",
         PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [batch]}),
     )
-    mappings = functions.list_event_source_mappings(FunctionName=outputs["function_names"]["stream_consumer"])
-    [mapping] = mappings["EventSourceMappings"]
-    pattern = json.dumps({"dynamodb": {"Keys": {"sk": {"S": ["meta", "head", "index", "status", "config"]}}}})
-    functions.update_event_source_mapping(
-        UUID=mapping["UUID"], FilterCriteria={"Filters": [{"Pattern": pattern}]}, FunctionResponseTypes=["ReportBatchItemFailures"],
-    )
-    wait_for("mapping", 30, lambda: functions.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Enabled")
+    finish_mapping(functions, outputs)
     streams = {"FunctionName": outputs["function_names"]["change_stream"], "AuthType": "NONE"}
     url = functions.create_function_url_config(**streams, InvokeMode="RESPONSE_STREAM")["FunctionUrl"]
     for action, condition in (("InvokeFunctionUrl", {"FunctionUrlAuthType": "NONE"}), ("InvokeFunction", {"InvokedViaFunctionUrl": True})):
@@ -513,7 +529,7 @@ def finish(cloud, outputs):
 def roles_are_enforced(api, cloud, outputs):
     """Without its policy a function can do nothing: everything that it could do came from the policy."""
     iam = cloud.client("iam")
-    role = outputs["function_names"]["record_get"]
+    role = outputs["role_names"]["record_get"]
     policy = iam.get_role_policy(RoleName=role, PolicyName="nameservice")["PolicyDocument"]
     iam.delete_role_policy(RoleName=role, PolicyName="nameservice")
     failed = api.call("GET", "/v1/records/mydb", token=api.issuer.token("read"))
@@ -522,8 +538,162 @@ def roles_are_enforced(api, cloud, outputs):
     api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
 
 
+def examined(api, cloud, program, outputs):
+    """The smoke test of docs/aws.md. Here alarms notify nobody, and events would come once their stream has ended."""
+
+    def doctor(*arguments):
+        command = [program, "doctor", "--json", "--aws-deployment", api.url, *arguments]
+        environment = {**os.environ, **CREDENTIALS, "AWS_ENDPOINT_URL": cloud.url, "NAMESERVICE_TOKEN": api.issuer.token("admin")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.stdout, done.stderr
+        return done.returncode, {finding["code"]: finding["what"] for finding in json.loads(done.stdout)["findings"]}
+
+    status, found = doctor()
+    assert (status, set(found)) == (0, {"alarms-silent"}), found
+    gateway, api_id = cloud.client("apigatewayv2"), outputs["api_id"]
+    [route] = [route for route in gateway.get_routes(ApiId=api_id)["Items"] if route["RouteKey"] == "GET /v1/branches/{address+}"]
+    gateway.delete_route(ApiId=api_id, RouteId=route["RouteId"])
+    alarm = next(name for name in outputs["alarm_names"] if name.endswith("iterator-age"))
+    cloud.client("cloudwatch").set_alarm_state(AlarmName=alarm, StateValue="ALARM", StateReason="a test")
+    status, found = doctor()
+    assert status == 1 and "GET /v1/branches/{address}" in found["route-missing"] and alarm in found["alarm-raised"], found
+    status, found = doctor("--deployment-name", "another")
+    assert status == 1 and "iterator-age" in found["alarms-missing"], found
+    kept = {key: route[key] for key in ("RouteKey", "Target", "AuthorizationType", "AuthorizerId", "AuthorizationScopes") if key in route}
+    gateway.create_route(ApiId=api_id, **kept)
+    step("doctor finds nothing, and a route, alarms and their state if they are missing or raised")
+
+
+def shifted_to_a_release_and_back(api, cloud, deployment, outputs):
+    """A release that an apply has published gets a part of the requests, all of them, and none."""
+    functions, name = cloud.client("lambda"), outputs["function_names"]["record_get"]
+
+    def live():
+        alias = functions.get_alias(FunctionName=name, Name="live")
+        return alias["FunctionVersion"], alias.get("RoutingConfig", {}).get("AdditionalVersionWeights", {})
+
+    def release(*arguments):
+        environment = {**deployment.environment, "AWS_ENDPOINT_URL": cloud.url}
+        command = [sys.executable, ROOT / "infra" / "release.py", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    old, weights = live()
+    assert weights == {}, weights
+    deployment.set(feed_retention_in_days=9)
+    deployment.apply()
+    assert live() == (old, {}), "an apply has moved callers to the release by itself"
+    new = str(int(old) + 1)
+    release("shift", "nameservice", "10")
+    assert live() == (old, {new: 0.1}), live()
+    assert f"record_get: version {old} of {new}, 10% of the requests {new}" in release("status", "nameservice")
+    for _ in range(20):
+        api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
+    release("back", "nameservice")
+    assert live() == (old, {}), live()
+    release("finish", "nameservice")
+    assert live() == (new, {}), live()
+    api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
+    release("back", "nameservice")
+    assert live() == (old, {}), live()
+    step("a release is shifted to, and back")
+
+
+class Writers:
+    """Clients that create ledgers and push to them, for as long as it takes, and readers beside them."""
+
+    def __init__(self, api):
+        self.api, self.stop = api, threading.Event()
+        # What was acknowledged: name, and when its request had begun and was answered.
+        self.acknowledged, self.rejected, self.unread = [], [], []
+        self.threads = [threading.Thread(target=self.write, args=(n,), daemon=True) for n in range(2)]
+        self.threads.append(threading.Thread(target=self.read, daemon=True))
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, n):
+        count = 0
+        while not self.stop.is_set():
+            name, begun = f"writer-{n}-{count}", time.monotonic()
+            answer = self.api.call("POST", "/v1/ledgers", {"address": name}, token=self.api.issuer.token("write"))
+            if answer.status == 201:
+                self.acknowledged.append((name, begun, time.monotonic()))
+            else:
+                self.rejected.append((answer.status, begun, time.monotonic()))
+                time.sleep(0.3)
+            count += 1
+
+    def read(self):
+        while not self.stop.is_set():
+            answer = self.api.call("GET", "/v1/records/mydb", token=self.api.issuer.token("read"))
+            if answer.status != 200:
+                self.unread.append((answer.what, answer.status, answer.body))
+            time.sleep(0.5)
+
+    def end(self):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(60)
+
+
+def items(dynamodb, table):
+    """Every item of a table, as text."""
+    pages = dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True)
+    return {json.dumps(item, sort_keys=True, default=repr) for page in pages for item in page["Items"]}
+
+
+def restored_beside_writers(api, cloud, deployment, outputs):
+    """The runbook of a restore, by its script, while clients write: docs/aws.md."""
+    dynamodb, restored = cloud.client("dynamodb"), f"{outputs['table_name']}-restored"
+    token = api.issuer.token("read")
+    position = api.call("GET", "/v1/changes", token=token).expect(200)["position"]
+    writers = Writers(api)
+    wait_for("writes before the restore", 60, lambda: len(writers.acknowledged) > 20)
+    command = [sys.executable, ROOT / "infra" / "restore.py", deployment.folder / "module", restored, "--yes", "--longest", "5"]
+    environment = {**deployment.environment, "AWS_ENDPOINT_URL": cloud.url}
+    script = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL)
+    at, said, frozen = {}, [], None
+    for line in script.stdout:
+        said.append(line)
+        at.setdefault(line.split()[0], []).append(time.monotonic())
+        if line.startswith("drain") and frozen is None:
+            frozen = items(dynamodb, outputs["table_name"])
+    assert script.wait() == 0, "".join(said)
+    finish_mapping(cloud.client("lambda"), outputs)
+    after = len(writers.acknowledged)
+    wait_for("writes after the restore", 60, lambda: len(writers.acknowledged) > after + 20)
+    writers.end()
+    # Between the end of the freeze and the last step no write is acknowledged; the last step lets functions write one after the other.
+    between = [name for name, begun, _ in writers.acknowledged if at["freeze"][0] < begun and begun < at["switch"][0]]
+    assert not between, f"acknowledged while frozen: {between}"
+    assert items(dynamodb, outputs["table_name"]) == frozen, "the old table was written after the freeze"
+    assert any(at["freeze"][0] < begun < at["switch"][0] for _, begun, _ in writers.rejected), "nobody wrote beside the restore"
+    assert not writers.unread, f"reads failed: {writers.unread[:3]}"
+    there = {json.loads(item)["pk"]["S"] for item in items(dynamodb, restored)}
+    lost = [name for name, *_ in writers.acknowledged if f"{name}:main" not in there]
+    assert not lost, f"acknowledged, and not in the restored table: {lost}"
+    # The feed begins again with what is written from now on, and tells a reader of the old one.
+    late = [name for name, begun, _ in writers.acknowledged if begun > at["switch"][0]]
+    assert late, "nothing was written after the thaw"
+
+    def listed():
+        changes = api.call("GET", "/v1/changes?after=0&limit=1000", token=token).expect(200)["changes"]
+        names = {change["address"].removesuffix(":main") for change in changes}
+        return changes if set(late) <= names else None
+
+    changes = wait_for("feed with what was written after the restore", 90, listed)
+    assert changes[0]["position"] == 1 and not {"mydb:main", "watched:main"} & {change["address"] for change in changes}, changes[0]
+    ahead = api.call("GET", f"/v1/changes?after={position + 100000}", token=token).expect(410)
+    assert ahead["type"].endswith("/position-ahead"), ahead
+    step(f"restored beside writers: {len(writers.acknowledged)} acknowledged, {len(writers.rejected)} rejected, frozen for {at['thaw'][0] - at['freeze'][0]:.0f} s")
+
+
 def nothing_is_left(cloud):
     assert cloud.client("lambda").list_functions()["Functions"] == []
+    # Those that a restore has left.
+    for table in ("fluree-nameservice", "fluree-nameservice-feed"):
+        cloud.client("dynamodb").delete_table(TableName=table)
     assert cloud.client("dynamodb").list_tables()["TableNames"] == []
     assert cloud.client("apigatewayv2").get_apis()["Items"] == []
     assert cloud.client("iam").list_roles()["Roles"] == []
@@ -533,7 +703,7 @@ def nothing_is_left(cloud):
 
 
 def main():
-    binaries, older_provider, tools = map(pathlib.Path, sys.argv[1:])
+    binaries, older_provider, tools, program = map(pathlib.Path, sys.argv[1:])
     folder = pathlib.Path(tempfile.mkdtemp(prefix="deployment-"))
     cloud = None
     try:
@@ -560,10 +730,13 @@ def main():
         roles_are_enforced(api, cloud, outputs)
         step("without its policy a function can do nothing")
         assert driven == set(outputs["function_names"]), driven ^ set(outputs["function_names"])
+        examined(api, cloud, program, outputs)
+        restored_beside_writers(api, cloud, deployment, outputs)
+        shifted_to_a_release_and_back(api, cloud, deployment, outputs)
         log = cloud.log.read_text(errors="replace")
         assert "did not answer during init" not in log, "a function may not open its connection"
         begun = time.monotonic()
-        cloud.client("iam").delete_role_policy(RoleName=outputs["function_names"]["stream_consumer"], PolicyName="emulator")
+        cloud.client("iam").delete_role_policy(RoleName=outputs["role_names"]["stream_consumer"], PolicyName="emulator")
         deployment.destroy()
         nothing_is_left(cloud)
         step(f"destroyed in {time.monotonic() - begun:.0f} s, nothing is left")

@@ -4,6 +4,8 @@
 //! cannot be examined is a finding, too, except that a table that cannot be read ends the command.
 
 #[cfg(feature = "dynamodb")]
+mod deployment;
+#[cfg(feature = "dynamodb")]
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +45,19 @@ pub struct DoctorArgs {
     #[cfg(feature = "dynamodb")]
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
+    /// Test a deployment on AWS by the URL of its API: every route, the way of a change through the feed, the alarms. Without a
+    /// token, requests are signed with AWS credentials. Creates a record and purges it
+    #[cfg(feature = "dynamodb")]
+    #[arg(long, value_name = "URL", conflicts_with = "fix")]
+    pub aws_deployment: Option<String>,
+    /// The URL of the deployment's event streams, which are tested, too
+    #[cfg(feature = "dynamodb")]
+    #[arg(long, value_name = "URL", requires = "aws_deployment")]
+    pub events_url: Option<String>,
+    /// The deployment's name, with which the names of its alarms begin
+    #[cfg(feature = "dynamodb")]
+    #[arg(long, value_name = "NAME", default_value = "nameservice", requires = "aws_deployment")]
+    pub deployment_name: String,
     /// Also report what is left to migrate of this older place: v1:TABLE, item:TABLE, file:///DIR, …
     #[cfg(feature = "migration")]
     #[arg(long, value_name = "PLACE")]
@@ -81,18 +96,20 @@ struct Report {
 }
 
 pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) -> Result<(), Failure> {
-    let patient = admit(target, args).await?;
     let mut report = Report::default();
+    #[cfg(feature = "dynamodb")]
+    if let Some(url) = &args.aws_deployment {
+        deployment::check(url, target.token.as_deref(), args, &mut report).await?;
+        return report.finish(output);
+    }
+    let patient = admit(target, args).await?;
     let examined = examine(&patient, &mut report, output).await;
     // If the table could not be read to its end, what was found before is still reported.
-    if examined.is_ok() || !report.findings.is_empty() {
+    if examined.is_err() && !report.findings.is_empty() {
         report.print(output)?;
     }
     examined?;
-    match report.findings.iter().filter(|finding| finding.is_open()).count() {
-        0 => Ok(()),
-        left => Err(Failure::Findings(left)),
-    }
+    report.finish(output)
 }
 
 /// Finds what to examine. Unlike other commands, this one takes a table and a service together; without a table, it takes the
@@ -325,6 +342,15 @@ async fn check_service(service: &Client) -> Vec<Finding> {
 }
 
 impl Report {
+    /// Prints the report; findings that are left are a failure.
+    fn finish(mut self, output: Output) -> Result<(), Failure> {
+        self.print(output)?;
+        match self.findings.iter().filter(|finding| finding.is_open()).count() {
+            0 => Ok(()),
+            left => Err(Failure::Findings(left)),
+        }
+    }
+
     fn print(&mut self, output: Output) -> Result<(), Failure> {
         // The most severe first; otherwise in the order in which they were found.
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -7,7 +7,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "~> 6.29"
+      version = ">= 6.29, < 7.0"
     }
   }
 }
@@ -18,16 +18,27 @@ provider "aws" {
 
 data "aws_caller_identity" "current" {}
 
+data "aws_partition" "current" {}
+
+locals {
+  account   = data.aws_caller_identity.current.account_id
+  partition = data.aws_partition.current.partition
+}
+
 module "nameservice" {
   source = "../../modules/nameservice"
 
-  name      = var.name
-  artifacts = var.artifacts
-  tags      = var.tags
+  name       = var.name
+  table_name = var.table_name
+  frozen     = var.frozen
+  artifacts  = var.artifacts
+  aliases    = var.aliases
+  tags       = var.tags
 
   jwt_issuer   = var.jwt_issuer
   jwt_audience = var.jwt_audience
   jwks         = var.jwks
+  jwks_url     = var.jwks_url
 
   domain              = var.domain
   kms_key_arn         = aws_kms_key.nameservice.arn
@@ -35,7 +46,10 @@ module "nameservice" {
   x_ray               = true
   deletion_protection = var.deletion_protection
   alarm_actions       = [aws_sns_topic.operators.arn]
-  cors_allow_origins  = var.cors_allow_origins
+
+  long_poll_concurrency    = var.waiting_readers
+  event_stream_concurrency = var.waiting_readers
+  cors_allow_origins       = var.cors_allow_origins
 }
 
 # Tables, topic, queue and logs are encrypted with this key, and cannot be read without it: its deletion takes thirty days.
@@ -50,7 +64,7 @@ resource "aws_kms_key" "nameservice" {
       {
         Sid       = "PoliciesOfTheAccount"
         Effect    = "Allow"
-        Principal = { AWS = "arn:aws:iam::${data.aws_caller_identity.current.account_id}:root" }
+        Principal = { AWS = "arn:${local.partition}:iam::${local.account}:root" }
         Action    = "kms:*"
         Resource  = "*"
       },
@@ -61,7 +75,7 @@ resource "aws_kms_key" "nameservice" {
         Action    = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
         Resource  = "*"
         Condition = {
-          ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:aws:logs:${var.region}:${data.aws_caller_identity.current.account_id}:log-group:*" }
+          ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:${local.partition}:logs:${var.region}:${local.account}:log-group:*" }
         }
       },
       {
@@ -72,8 +86,8 @@ resource "aws_kms_key" "nameservice" {
         Action    = ["kms:Decrypt", "kms:GenerateDataKey*"]
         Resource  = "*"
         Condition = {
-          StringEquals = { "aws:SourceAccount" = data.aws_caller_identity.current.account_id }
-          ArnLike      = { "aws:SourceArn" = "arn:aws:sns:${var.region}:${data.aws_caller_identity.current.account_id}:${var.name}-*" }
+          StringEquals = { "aws:SourceAccount" = local.account }
+          ArnLike      = { "aws:SourceArn" = "arn:${local.partition}:sns:${var.region}:${local.account}:${var.name}-*" }
         }
       },
       {
@@ -83,6 +97,10 @@ resource "aws_kms_key" "nameservice" {
         Principal = { Service = "cloudwatch.amazonaws.com" }
         Action    = ["kms:Decrypt", "kms:GenerateDataKey*"]
         Resource  = "*"
+        # https://docs.aws.amazon.com/sns/latest/dg/sns-key-management.html#compatibility-with-aws-services
+        Condition = {
+          StringEquals = { "aws:SourceAccount" = local.account }
+        }
       },
     ]
   })

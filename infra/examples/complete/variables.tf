@@ -9,6 +9,30 @@ variable "name" {
   default     = "nameservice"
 }
 
+variable "table_name" {
+  description = "Name of the table. infra/restore.sh sets it to that of a restored one."
+  type        = string
+  default     = "fluree-nameservice"
+}
+
+variable "frozen" {
+  description = "Whether nothing may be written. infra/restore.sh sets it during a restore."
+  type        = bool
+  default     = false
+}
+
+variable "aliases" {
+  description = "Whether releases are shifted to gradually, by infra/release.sh."
+  type        = bool
+  default     = true
+}
+
+variable "waiting_readers" {
+  description = "How many long polls, and how many event streams, may wait at the same time. Reserved from the account's concurrency: set it if the quota allows, for example 100 of 1,000."
+  type        = number
+  default     = -1
+}
+
 variable "artifacts" {
   description = "Folder with the functions' archives."
   type        = string
@@ -28,6 +52,13 @@ variable "jwt_audience" {
 variable "jwks" {
   description = "The issuer's key set, its text: export TF_VAR_jwks=$(curl -s …/jwks.json)"
   type        = string
+  default     = null
+}
+
+variable "jwks_url" {
+  description = "URL of the issuer's key set, which functions fetch again every five minutes."
+  type        = string
+  default     = null
 }
 
 variable "domain" {

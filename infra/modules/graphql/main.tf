@@ -53,9 +53,14 @@ resource "aws_appsync_resolver" "list" {
 
 # The lists only need Query, on the indexes.
 resource "aws_iam_role" "views" {
-  name               = "${var.name}-graphql-views"
+  # Names of roles are those of the account, not of a region.
+  name               = "${var.name}-graphql-views-${local.region}"
   assume_role_policy = local.assumed_by_appsync
   tags               = local.tags
+
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_iam_role_policy" "views" {
@@ -76,9 +81,13 @@ resource "aws_iam_role_policy" "views" {
 }
 
 resource "aws_iam_role" "logs" {
-  name               = "${var.name}-graphql-logs"
+  name               = "${var.name}-graphql-logs-${local.region}"
   assume_role_policy = local.assumed_by_appsync
   tags               = local.tags
+
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_iam_role_policy" "logs" {

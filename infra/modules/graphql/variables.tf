@@ -5,8 +5,8 @@ variable "name" {
   nullable    = false
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{0,30}$", var.name))
-    error_message = "At most 31 lower-case letters, digits and hyphens, starting with a letter."
+    condition     = can(regex("^[a-z][a-z0-9-]{0,26}$", var.name))
+    error_message = "At most 27 lower-case letters, digits and hyphens, starting with a letter."
   }
 }
 

@@ -4,13 +4,14 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "~> 6.29"
+      version = ">= 6.29, < 7.0"
     }
   }
 }
 
 locals {
-  tags = merge({ Application = "nameservice", Deployment = var.name }, var.tags)
+  region = data.aws_region.current.id
+  tags   = merge({ Application = "nameservice", Deployment = var.name }, var.tags)
   assumed_by_appsync = jsonencode({
     Version = "2012-10-17"
     Statement = [{
@@ -23,3 +24,5 @@ locals {
 }
 
 data "aws_caller_identity" "current" {}
+
+data "aws_region" "current" {}

@@ -13,19 +13,32 @@ locals {
   # Functions that answer immediately. The others wait for changes by design.
   prompt = { for name, function in local.function : name => function if length(function.routes) > 0 && function.concurrency == -1 && function.timeout <= 15 }
 
+  # An alarm has at most ten metrics, and its expression is one of them. What does not fit in one alarm is in a second one.
+  operations_by_alarm = { for index, operations in chunklist(local.operations, 9) : index == 0 ? "" : "-${index + 1}" => operations }
+
   # Metrics that DynamoDB reports per operation of a table; one alarm sums them.
-  by_operation = merge([
+  by_operation = merge(flatten([
+    for table, table_name in local.tables : [
+      for suffix, operations in local.operations_by_alarm : {
+        "${table}-throttled${suffix}" = {
+          description = "DynamoDB throttles ${table_name}: a partition is hot, or the account's quota is reached. Requests are retried for ten seconds, then answered with 503."
+          metric      = "ThrottledRequests"
+          table       = table_name
+          operations  = operations
+        }
+        "${table}-system-errors${suffix}" = {
+          description = "DynamoDB reports internal errors on ${table_name}. See the AWS Health Dashboard."
+          metric      = "SystemErrors"
+          table       = table_name
+          operations  = operations
+        }
+      }
+    ]
+  ])...)
+
+  latencies = merge([
     for table, table_name in local.tables : {
-      "${table}-throttled" = {
-        description = "DynamoDB throttles ${table_name}: a partition is hot, or the account's quota is reached. Requests are retried for ten seconds, then answered with 503."
-        metric      = "ThrottledRequests"
-        table       = table_name
-      }
-      "${table}-system-errors" = {
-        description = "DynamoDB reports internal errors on ${table_name}. See the AWS Health Dashboard."
-        metric      = "SystemErrors"
-        table       = table_name
-      }
+      for suffix, operations in local.operations_by_alarm : "${table}${suffix}" => { table = table_name, operations = operations }
     }
   ]...)
 
@@ -43,11 +56,12 @@ locals {
     },
     {
       for name, function in local.prompt : "${name}-p99" => {
-        description = "The p99 duration of ${name} is above its threshold."
+        description = "The p99 duration of ${name} was above its threshold for fifteen minutes."
         namespace   = "AWS/Lambda"
         metric      = "Duration"
         dimensions  = { FunctionName = aws_lambda_function.this[name].function_name }
         extended    = "p99"
+        periods     = 3
         threshold   = var.alarm_thresholds.function_p99_ms
       }
     },
@@ -73,6 +87,23 @@ locals {
       }
     },
     {
+      consumer-errors = {
+        description = "stream_consumer failed in each of the last fifteen minutes' periods: its log has the reason. It repeats what failed for as long as the stream keeps it, 24 hours."
+        namespace   = "AWS/Lambda"
+        metric      = "Errors"
+        dimensions  = { FunctionName = aws_lambda_function.this["stream_consumer"].function_name }
+        statistic   = "Sum"
+        periods     = 3
+        threshold   = 0
+      }
+      undelivered = {
+        description = "SNS could not deliver changes to a subscriber: a queue is gone, or its policy or its key does not admit the topic. SNS does not repeat that."
+        namespace   = "AWS/SNS"
+        metric      = "NumberOfNotificationsFailed"
+        dimensions  = { TopicName = aws_sns_topic.changes.name }
+        statistic   = "Sum"
+        threshold   = 0
+      }
       iterator-age = {
         description = "The change feed lags behind the table. The stream keeps records for 24 hours: read the consumer's log before they expire."
         namespace   = "AWS/Lambda"
@@ -88,14 +119,6 @@ locals {
         dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
         statistic   = "Maximum"
         threshold   = 0
-      }
-      server-errors = {
-        description = "The API answers with 5xx. The log group /aws/apigateway/${var.name} shows the routes, the functions' logs the causes."
-        namespace   = "AWS/ApiGateway"
-        metric      = "5xx"
-        dimensions  = { ApiId = aws_apigatewayv2_api.this.id, Stage = aws_apigatewayv2_stage.this.name }
-        statistic   = "Sum"
-        threshold   = var.alarm_thresholds.server_errors
       }
     },
     # From the functions' own metrics: docs/metrics.md.
@@ -125,8 +148,39 @@ locals {
   )
 }
 
+# Alarms that compare metrics: each is an expression over others, by their ids.
+locals {
+  compared = merge(
+    {
+      server-errors = {
+        description = "The API answers with 5xx, other than 503 not-yet, which is the answer to a reader that waited for a change in vain. The log group ${aws_cloudwatch_log_group.api.name} shows the routes, the functions' logs the causes."
+        expression  = var.request_metrics ? "FILL(errors, 0) - FILL(waited, 0)" : "FILL(errors, 0)"
+        threshold   = var.alarm_thresholds.server_errors
+        periods     = 1
+        metrics = merge(
+          { errors = { namespace = "AWS/ApiGateway", metric = "5xx", dimensions = { ApiId = aws_apigatewayv2_api.this.id, Stage = aws_apigatewayv2_stage.this.name } } },
+          var.request_metrics ? { waited = { namespace = "Nameservice", metric = "nameservice_requests_total", dimensions = { name = var.name, outcome = "not_yet" } } } : {},
+        )
+      }
+    },
+    # A mapping that is off, or may not read its stream, makes no error, and the iterator's age is missing then.
+    {
+      for name in ["consumer-idle"] : name => {
+        description = "Records were written for fifteen minutes, and stream_consumer was not invoked: the mapping of the table's stream is off, or cannot read it. `aws lambda list-event-source-mappings` shows its state and its last result."
+        expression  = "IF(FILL(updated, 0) > 0 AND FILL(invocations, 0) == 0, 1, 0)"
+        threshold   = 0
+        periods     = 3
+        metrics = {
+          updated     = { namespace = "Nameservice", metric = "nameservice_requests_total", dimensions = { name = var.name, outcome = "updated" } }
+          invocations = { namespace = "AWS/Lambda", metric = "Invocations", dimensions = { FunctionName = aws_lambda_function.this["stream_consumer"].function_name } }
+        }
+      } if var.request_metrics
+    },
+  )
+}
+
 resource "aws_cloudwatch_metric_alarm" "metric" {
-  for_each = local.by_metric
+  for_each = { for name, alarm in local.by_metric : name => alarm if var.alarms }
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = each.value.description
@@ -138,15 +192,55 @@ resource "aws_cloudwatch_metric_alarm" "metric" {
   comparison_operator = "GreaterThanThreshold"
   threshold           = each.value.threshold
   period              = 300
-  evaluation_periods  = 1
+  evaluation_periods  = try(each.value.periods, 1)
+  # The 99th percentile of less than 1,000 samples is about their maximum: a single cold start would raise the alarm.
+  # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/percentiles-with-low-samples.html
+  evaluate_low_sample_count_percentiles = can(each.value.extended) ? "ignore" : null
+  treat_missing_data                    = "notBreaching"
+  alarm_actions                         = var.alarm_actions
+  ok_actions                            = var.alarm_actions
+  tags                                  = local.tags
+}
+
+resource "aws_cloudwatch_metric_alarm" "compared" {
+  for_each = { for name, alarm in local.compared : name => alarm if var.alarms }
+
+  alarm_name          = "${var.name}-${each.key}"
+  alarm_description   = each.value.description
+  comparison_operator = "GreaterThanThreshold"
+  threshold           = each.value.threshold
+  evaluation_periods  = each.value.periods
   treat_missing_data  = "notBreaching"
   alarm_actions       = var.alarm_actions
   ok_actions          = var.alarm_actions
   tags                = local.tags
+
+  metric_query {
+    id          = "compared"
+    expression  = each.value.expression
+    label       = each.key
+    return_data = true
+  }
+
+  dynamic "metric_query" {
+    for_each = each.value.metrics
+
+    content {
+      id = metric_query.key
+
+      metric {
+        namespace   = metric_query.value.namespace
+        metric_name = metric_query.value.metric
+        dimensions  = metric_query.value.dimensions
+        period      = 300
+        stat        = "Sum"
+      }
+    }
+  }
 }
 
 resource "aws_cloudwatch_metric_alarm" "operations" {
-  for_each = local.by_operation
+  for_each = { for name, alarm in local.by_operation : name => alarm if var.alarms }
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = each.value.description
@@ -166,7 +260,7 @@ resource "aws_cloudwatch_metric_alarm" "operations" {
   }
 
   dynamic "metric_query" {
-    for_each = local.operations
+    for_each = each.value.operations
 
     content {
       id = "m${metric_query.key}"
@@ -183,10 +277,10 @@ resource "aws_cloudwatch_metric_alarm" "operations" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "latency" {
-  for_each = local.tables
+  for_each = { for name, alarm in local.latencies : name => alarm if var.alarms }
 
   alarm_name          = "${var.name}-${each.key}-latency"
-  alarm_description   = "The average latency of the slowest DynamoDB operation on ${each.value} is above its threshold."
+  alarm_description   = "The average latency of the slowest DynamoDB operation on ${each.value.table} is above its threshold."
   comparison_operator = "GreaterThanThreshold"
   threshold           = var.alarm_thresholds.store_latency_ms
   evaluation_periods  = 3
@@ -204,7 +298,7 @@ resource "aws_cloudwatch_metric_alarm" "latency" {
 
   dynamic "metric_query" {
     # A scan of the whole table is expected to be slow.
-    for_each = setsubtract(local.operations, ["Scan"])
+    for_each = setsubtract(each.value.operations, ["Scan"])
 
     content {
       id = lower(metric_query.value)
@@ -212,7 +306,7 @@ resource "aws_cloudwatch_metric_alarm" "latency" {
       metric {
         namespace   = "AWS/DynamoDB"
         metric_name = "SuccessfulRequestLatency"
-        dimensions  = { TableName = each.value, Operation = metric_query.value }
+        dimensions  = { TableName = each.value.table, Operation = metric_query.value }
         period      = 300
         stat        = "Average"
       }

@@ -63,7 +63,7 @@ resource "aws_apigatewayv2_integration" "this" {
 
   api_id                 = aws_apigatewayv2_api.this.id
   integration_type       = "AWS_PROXY"
-  integration_uri        = aws_lambda_function.this[each.key].invoke_arn
+  integration_uri        = local.invoked[each.key].invoke_arn
   payload_format_version = "2.0"
   # The gateway's maximum: long polls take up to twenty seconds.
   timeout_milliseconds = 30000
@@ -93,10 +93,16 @@ resource "aws_lambda_permission" "route" {
 
   statement_id  = "route-${substr(sha256(each.key), 0, 16)}"
   function_name = aws_lambda_function.this[each.value].function_name
+  qualifier     = local.invoked[each.value].qualifier
   action        = "lambda:InvokeFunction"
   principal     = "apigateway.amazonaws.com"
   # "PUT /v1/heads/{address+}" is <api>/<stage>/PUT/v1/heads/*, and "$default" is <api>/<stage>/$default
   source_arn = "${aws_apigatewayv2_api.this.execution_arn}/*/${replace(replace(each.key, " ", ""), "/{[a-z]+\\+}/", "*")}"
+
+  # If `aliases` changes, there is one for the alias and one for the function until the gateway has changed over.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_apigatewayv2_stage" "this" {
@@ -106,7 +112,7 @@ resource "aws_apigatewayv2_stage" "this" {
   tags        = local.tags
 
   default_route_settings {
-    detailed_metrics_enabled = true
+    detailed_metrics_enabled = var.detailed_metrics
     throttling_rate_limit    = var.throttling_rate_limit
     throttling_burst_limit   = var.throttling_burst_limit
   }
@@ -134,7 +140,9 @@ resource "aws_apigatewayv2_stage" "this" {
 resource "aws_cloudwatch_log_group" "api" {
   #checkov:skip=CKV_AWS_158:See the functions' log groups.
   #checkov:skip=CKV_AWS_338:See the functions' log groups.
-  name              = "/aws/apigateway/${var.name}"
+  # Under this prefix the gateway needs no entry in the account's resource policy of CloudWatch Logs, which is limited to 5,120
+  # characters: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/AWS-logs-and-resource-policy.html
+  name              = "/aws/vendedlogs/apigateway/${var.name}"
   retention_in_days = var.log_retention_in_days
   kms_key_id        = var.kms_key_arn
   tags              = local.tags

@@ -20,7 +20,7 @@ resource "aws_cloudwatch_event_target" "archive" {
   count = var.archive == null ? 0 : 1
 
   rule = aws_cloudwatch_event_rule.archive[0].name
-  arn  = aws_lambda_function.this["feed_archive"].arn
+  arn  = local.invoked["feed_archive"].arn
 }
 
 resource "aws_lambda_permission" "archive" {
@@ -29,6 +29,7 @@ resource "aws_lambda_permission" "archive" {
   statement_id  = "AllowInvocationBySchedule"
   action        = "lambda:InvokeFunction"
   function_name = aws_lambda_function.this["feed_archive"].function_name
+  qualifier     = local.invoked["feed_archive"].qualifier
   principal     = "events.amazonaws.com"
   source_arn    = aws_cloudwatch_event_rule.archive[0].arn
 }

@@ -39,6 +39,7 @@ resource "aws_appautoscaling_target" "this" {
   scalable_dimension = "dynamodb:table:${each.value.dimension}CapacityUnits"
   min_capacity       = each.value.min
   max_capacity       = each.value.max
+  tags               = local.tags
 }
 
 resource "aws_appautoscaling_policy" "this" {

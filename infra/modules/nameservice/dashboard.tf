@@ -1,4 +1,7 @@
 locals {
+  # The functions whose readers wait.
+  waiting = [for name in ["change_list", "change_stream"] : name if contains(keys(local.function), name)]
+
   # Widgets: title, metrics, and properties that differ from the defaults.
   widgets = concat([for widget in local.request_widgets : widget if var.request_metrics], local.aws_widgets)
 
@@ -59,12 +62,12 @@ locals {
     },
     {
       title   = "Waiting readers"
-      metrics = [for name in ["change_list", "change_stream"] : ["AWS/Lambda", "ConcurrentExecutions", "FunctionName", aws_lambda_function.this[name].function_name]]
+      metrics = [for name in local.waiting : ["AWS/Lambda", "ConcurrentExecutions", "FunctionName", aws_lambda_function.this[name].function_name]]
       stat    = "Maximum"
     },
     {
       title   = "Waiting readers, throttled"
-      metrics = [for name in ["change_list", "change_stream"] : ["AWS/Lambda", "Throttles", "FunctionName", aws_lambda_function.this[name].function_name]]
+      metrics = [for name in local.waiting : ["AWS/Lambda", "Throttles", "FunctionName", aws_lambda_function.this[name].function_name]]
       stat    = "Sum"
     },
     {
@@ -105,7 +108,10 @@ locals {
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
-  dashboard_name = var.name
+  count = var.dashboard ? 1 : 0
+
+  # Names of dashboards are those of the account, not of a region.
+  dashboard_name = "${var.name}-${local.region}"
 
   dashboard_body = jsonencode({
     widgets = [

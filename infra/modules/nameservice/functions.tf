@@ -63,6 +63,7 @@ locals {
     }
 
     change_stream = {
+      option          = "event_streams"
       url             = ["GET /v1/events", "GET /fluree/events", "GET /v1/fluree/events"]
       verifies_tokens = true
       actions = {
@@ -71,7 +72,9 @@ locals {
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]
       }
-      timeout     = 900
+      # Lambda does not see that a reader has left, so an abandoned stream takes its instance until this time is over. A stream ends
+      # ten seconds before it, and its reader resumes with the last id.
+      timeout     = 100
       concurrency = var.event_stream_concurrency
     }
 
@@ -220,6 +223,8 @@ locals {
         feed  = ["dynamodb:GetItem"]
         table = ["dynamodb:GetItem", "dynamodb:Query"]
       }
+      # It waits up to 20 seconds for what `min_t` and `min_position` ask for.
+      timeout = 29
     }
 
     record_list = {
@@ -232,6 +237,7 @@ locals {
         "source-type-index" = ["dynamodb:Query"]
         "state-index"       = ["dynamodb:Query"]
       }
+      timeout = 29
     }
 
     record_purge = {
@@ -286,6 +292,7 @@ locals {
         feed  = ["dynamodb:GetItem"]
         table = ["dynamodb:GetItem", "dynamodb:Scan"]
       }
+      timeout = 29
     }
 
     status_push = {
@@ -331,9 +338,10 @@ locals {
 
   # The optional parts of a deployment, and whether this one has them.
   options = {
-    read_model = var.read_model
-    archive    = var.archive != null
-    search     = var.search != null
+    read_model    = var.read_model
+    archive       = var.archive != null
+    search        = var.search != null
+    event_streams = var.event_streams
   }
 
   # Defaults of an entry.
@@ -350,6 +358,13 @@ locals {
   }
 
   function = { for name, function in local.functions : name => merge(local.defaults, function) if try(local.options[function.option], true) }
+
+  # Functions that write anything: a table, the archive, or the index of the search, whose messages they delete. None runs while the
+  # deployment is frozen.
+  writers = toset([
+    for name, function in local.function : name
+    if anytrue([for action in flatten(values(function.actions)) : can(regex(":(BatchWriteItem|DeleteItem|DeleteMessage|PutItem|PutObject|UpdateItem)$", action))])
+  ])
 
   # The resources that `actions` may name.
   resources = {

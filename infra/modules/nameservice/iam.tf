@@ -20,7 +20,8 @@ locals {
 resource "aws_iam_role" "this" {
   for_each = local.function
 
-  name                 = "${var.name}-${each.key}"
+  # Names of roles are those of the account, not of a region, and have at most 64 characters.
+  name                 = "${var.name}-${each.key}-${local.region}"
   permissions_boundary = var.permissions_boundary_arn
   tags                 = local.tags
 
@@ -32,6 +33,11 @@ resource "aws_iam_role" "this" {
       Principal = { Service = "lambda.amazonaws.com" }
     }]
   })
+
+  # A function keeps its role until it has the new one.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_iam_role_policy" "this" {

@@ -20,7 +20,8 @@ resource "aws_lambda_function" "this" {
   architectures                  = [var.architecture]
   memory_size                    = each.value.memory
   timeout                        = each.value.timeout
-  reserved_concurrent_executions = each.value.concurrency
+  reserved_concurrent_executions = var.frozen && contains(local.writers, each.key) ? 0 : each.value.concurrency
+  publish                        = var.aliases
   tags                           = local.tags
 
   environment {
@@ -54,10 +55,11 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_CONSOLE_SIGN_IN = jsonencode({ for name, value in merge(var.console_sign_in, { issuer = var.jwt_issuer }) : name => value if value != null })
       } : {},
       each.value.verifies_tokens && local.by_token ? {
-        NAMESERVICE_JWKS     = var.jwks
         NAMESERVICE_ISSUER   = var.jwt_issuer
         NAMESERVICE_AUDIENCE = var.jwt_audience
       } : {},
+      each.value.verifies_tokens && local.by_token && var.jwks != null ? { NAMESERVICE_JWKS = var.jwks } : {},
+      each.value.verifies_tokens && local.by_token && var.jwks_url != null ? { NAMESERVICE_JWKS_URL = var.jwks_url } : {},
     )
   }
 
@@ -87,6 +89,32 @@ resource "aws_lambda_function" "this" {
 
   # A function that runs before its policy exists cannot log that it lacks permissions.
   depends_on = [aws_iam_role_policy.this]
+}
+
+# What callers invoke, if `aliases` is set. The alias begins at the first version; infra/release.sh moves it, part by part, to the
+# versions that an apply publishes, and back.
+resource "aws_lambda_alias" "live" {
+  for_each = var.aliases ? local.function : {}
+
+  name             = "live"
+  description      = "What callers invoke."
+  function_name    = aws_lambda_function.this[each.key].function_name
+  function_version = aws_lambda_function.this[each.key].version
+
+  lifecycle {
+    ignore_changes = [function_version, routing_config]
+  }
+}
+
+locals {
+  # What to invoke: the functions themselves, or their aliases.
+  invoked = {
+    for name, function in aws_lambda_function.this : name => {
+      qualifier  = var.aliases ? aws_lambda_alias.live[name].name : null
+      arn        = var.aliases ? aws_lambda_alias.live[name].arn : function.arn
+      invoke_arn = var.aliases ? aws_lambda_alias.live[name].invoke_arn : function.invoke_arn
+    }
+  }
 }
 
 resource "aws_cloudwatch_log_group" "function" {

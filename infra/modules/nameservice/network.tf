@@ -60,7 +60,7 @@ resource "aws_vpc_endpoint" "messages" {
   vpc_id              = local.endpoints.vpc_id
   service_name        = "com.amazonaws.${local.region}.${each.key}"
   vpc_endpoint_type   = "Interface"
-  subnet_ids          = var.vpc.subnet_ids
+  subnet_ids          = coalesce(local.endpoints.subnet_ids, var.vpc.subnet_ids)
   security_group_ids  = local.endpoints.security_group_ids
   private_dns_enabled = true
   tags                = merge(local.tags, { Name = "${var.name}-${each.key}" })

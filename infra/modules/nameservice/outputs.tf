@@ -4,8 +4,8 @@ output "api_url" {
 }
 
 output "events_url" {
-  description = "URL of the event streams: `<events_url>v1/events`, and `<events_url>fluree/events` for Fluree's servers."
-  value       = aws_lambda_function_url.this["change_stream"].function_url
+  description = "URL of the event streams: `<events_url>v1/events`, and `<events_url>fluree/events` for Fluree's servers. Null without `event_streams`."
+  value       = var.event_streams ? aws_lambda_function_url.this["change_stream"].function_url : null
 }
 
 output "table_name" {
@@ -70,8 +70,8 @@ output "function_names" {
 }
 
 output "dashboard_url" {
-  description = "URL of the CloudWatch dashboard."
-  value       = "https://${local.region}.console.aws.amazon.com/cloudwatch/home?region=${local.region}#dashboards/dashboard/${aws_cloudwatch_dashboard.this.dashboard_name}"
+  description = "URL of the CloudWatch dashboard, or null without `dashboard`."
+  value       = one([for dashboard in aws_cloudwatch_dashboard.this : "https://${local.region}.console.aws.amazon.com/cloudwatch/home?region=${local.region}#dashboards/dashboard/${dashboard.dashboard_name}"])
 }
 
 output "table_arn" {
@@ -94,10 +94,20 @@ output "role_arns" {
   value       = { for name, role in aws_iam_role.this : name => role.arn }
 }
 
+output "role_names" {
+  description = "Names of the functions' roles, by operation."
+  value       = { for name, role in aws_iam_role.this : name => role.name }
+}
+
 output "domain_target" {
   description = "Name to which `domain.name` has to point if `domain.zone_id` is not set: a CNAME, or an alias in its `zone_id`."
   value = var.domain == null ? null : {
     name    = aws_apigatewayv2_domain_name.this[0].domain_name_configuration[0].target_domain_name
     zone_id = aws_apigatewayv2_domain_name.this[0].domain_name_configuration[0].hosted_zone_id
   }
+}
+
+output "alarm_names" {
+  description = "Names of the CloudWatch alarms, for `nameservice doctor --aws-deployment`."
+  value       = sort([for alarm in concat(values(aws_cloudwatch_metric_alarm.metric), values(aws_cloudwatch_metric_alarm.compared), values(aws_cloudwatch_metric_alarm.operations), values(aws_cloudwatch_metric_alarm.latency)) : alarm.alarm_name])
 }

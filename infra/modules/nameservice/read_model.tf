@@ -74,8 +74,9 @@ resource "aws_lambda_event_source_mapping" "doorbell" {
   count = var.read_model ? 1 : 0
 
   event_source_arn = aws_sqs_queue.doorbell[0].arn
-  function_name    = aws_lambda_function.this["view_projector"].arn
+  function_name    = local.invoked["view_projector"].arn
   batch_size       = 1000
+  tags             = local.tags
   # One invocation processes everything that is in the feed, so the messages of a second are batched.
   maximum_batching_window_in_seconds = 1
 

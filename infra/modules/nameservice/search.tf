@@ -59,10 +59,11 @@ resource "aws_lambda_event_source_mapping" "search" {
   count = var.search == null ? 0 : 1
 
   event_source_arn                   = aws_sqs_queue.search[0].arn
-  function_name                      = aws_lambda_function.this["search_sink"].arn
+  function_name                      = local.invoked["search_sink"].arn
   batch_size                         = 100
   maximum_batching_window_in_seconds = 1
   function_response_types            = ["ReportBatchItemFailures"]
+  tags                               = local.tags
 
   scaling_config {
     maximum_concurrency = 5

@@ -1,7 +1,7 @@
 # From the table's stream to the feed, and from the feed to the topic.
 resource "aws_lambda_event_source_mapping" "changes" {
   event_source_arn  = local.table.stream_arn
-  function_name     = aws_lambda_function.this["stream_consumer"].arn
+  function_name     = local.invoked["stream_consumer"].arn
   starting_position = "TRIM_HORIZON"
   # The feed is one sequence: parallel batches of a shard would only contend for its counter.
   parallelization_factor = 1
@@ -15,6 +15,7 @@ resource "aws_lambda_event_source_mapping" "changes" {
   maximum_record_age_in_seconds  = -1
   bisect_batch_on_function_error = true
   function_response_types        = ["ReportBatchItemFailures"]
+  tags                           = local.tags
 
   # Only items that can be changes: back references and Fluree's commit log are not delivered.
   filter_criteria {

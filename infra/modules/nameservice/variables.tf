@@ -1,12 +1,12 @@
 variable "name" {
-  description = "Prefix of the names of all resources except the tables. Deployments in the same account and region need different names."
+  description = "Prefix of the names of all resources except the tables. Deployments in the same account and region need different names; in two regions they may have the same."
   type        = string
   default     = "nameservice"
   nullable    = false
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{0,30}$", var.name))
-    error_message = "At most 31 lower-case letters, digits and hyphens, starting with a letter: the names of functions and roles begin with it."
+    condition     = can(regex("^[a-z][a-z0-9-]{0,26}$", var.name))
+    error_message = "At most 27 lower-case letters, digits and hyphens, starting with a letter: the names of roles consist of it, a function and the region, and have at most 64 characters."
   }
 }
 
@@ -136,6 +136,13 @@ variable "feed_retention_in_days" {
   }
 }
 
+variable "frozen" {
+  description = "Whether every function that writes is throttled to nothing, which callers see as 503: for a [restore](../../../docs/aws.md#back-up-restore), in which no two tables may be written. Reads continue."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "read_model" {
   description = "Whether to keep the read model of records: the table `<table_name>-views`, and the function that keeps it up to date with the feed."
   type        = bool
@@ -255,10 +262,24 @@ variable "log_retention_in_days" {
   }
 }
 
+variable "aliases" {
+  description = "Whether callers invoke the alias `live` of each function instead of its newest code: an apply then publishes versions, and `infra/release.sh` shifts a part of the requests to them, all, or none. Turning this on or off later replaces the URL of the event streams."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
+variable "event_streams" {
+  description = "Whether event streams (SSE) are served, at a URL of the function `change_stream`. With `authorization = \"JWT\"` everyone may connect to it, and the function verifies tokens: set `false` if the account forbids such URLs (`lambda:FunctionUrlAuthType`). Readers then use long polls, the topic, or a replica."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
 variable "long_poll_concurrency" {
-  description = "How many `GET /v1/changes?wait=…` may wait at the same time. Reserved from the account's concurrency, so that waiting readers never starve writers; -1 sets neither a reservation nor a limit."
+  description = "How many `GET /v1/changes?wait=…` may wait at the same time. Reserved from the account's concurrency, so that waiting readers never starve writers: set it once the account's quota allows, for example to 100 of 1,000. -1 sets neither a reservation nor a limit. New accounts may have a quota of 10, of which nothing can be reserved."
   type        = number
-  default     = 100
+  default     = -1
   nullable    = false
 
   validation {
@@ -268,9 +289,9 @@ variable "long_poll_concurrency" {
 }
 
 variable "event_stream_concurrency" {
-  description = "How many event streams (SSE) may be open at the same time, reserved like `long_poll_concurrency`."
+  description = "How many event streams (SSE) may be open at the same time, reserved like `long_poll_concurrency`. A stream whose reader has left counts for up to 90 seconds."
   type        = number
-  default     = 100
+  default     = -1
   nullable    = false
 
   validation {
@@ -292,7 +313,8 @@ variable "vpc" {
     - `subnet_ids`, `security_group_ids`: of the functions. They need to reach DynamoDB, and the stream consumer SNS and SQS, on port 443.
     - `endpoints`: creates endpoints for these three: a gateway endpoint in `route_table_ids`, and interface endpoints in the subnets with
       `security_group_ids`, which must admit port 443 from the functions. Without it the subnets need endpoints or a NAT gateway already.
-      The gateway endpoint admits this deployment's tables only; set `shared` if others in the VPC use it too.
+      An interface endpoint takes one subnet of each zone: if two subnets of the functions are in one zone, name one of each in
+      `subnet_ids`. The gateway endpoint admits this deployment's tables only; set `shared` if others in the VPC use it too.
   EOT
   type = object({
     subnet_ids         = list(string)
@@ -301,6 +323,7 @@ variable "vpc" {
       vpc_id             = string
       route_table_ids    = list(string)
       security_group_ids = list(string)
+      subnet_ids         = optional(list(string))
       shared             = optional(bool, false)
     }))
   })
@@ -355,13 +378,20 @@ variable "jwt_audience" {
 }
 
 variable "jwks" {
-  description = "The issuer's JSON Web Key Set (its text), for the functions that verify tokens themselves: Fluree's routes and the event streams. Apply again when the issuer's keys change."
+  description = "The issuer's JSON Web Key Set (its text), for the functions that verify tokens themselves: Fluree's routes and the event streams. Without `jwks_url`, apply again when the issuer's keys change; with it, these keys are used until the first answer. Only RSA keys with a `kid`: the gateway knows no others."
   type        = string
   default     = null
 
   validation {
-    condition     = var.authorization != "JWT" || try(length(jsondecode(var.jwks).keys) > 0, false)
-    error_message = "With authorization = \"JWT\" a key set with at least one key is required, for example: export TF_VAR_jwks=$(cat jwks.json)"
+    condition     = var.authorization != "JWT" || var.jwks_url != null && var.jwks == null || try(length(jsondecode(var.jwks).keys) > 0, false)
+    error_message = "With authorization = \"JWT\" a key set with at least one key, or jwks_url, is required, for example: export TF_VAR_jwks=$(cat jwks.json)"
+  }
+
+  validation {
+    condition = try(alltrue([
+      for key in jsondecode(var.jwks).keys : key.kty == "RSA" && try(length(key.kid) > 0, false) && try(key.alg, "RS256") == "RS256" if try(key.use, "sig") == "sig"
+    ]), true)
+    error_message = "The authorizer of an HTTP API verifies RSA signatures alone, and finds a key by its `kid`: tokens of other keys (ES256, EdDSA, RS384, or without a kid) would get 401 on every /v1 route. Have the issuer sign with RS256, and leave other keys out."
   }
 
   validation {
@@ -394,6 +424,17 @@ variable "console_sign_in" {
   validation {
     condition     = try(var.console_sign_in.token_origin, null) == null || can(regex("^https://[A-Za-z0-9.-]+(:[0-9]+)?$", var.console_sign_in.token_origin))
     error_message = "console_sign_in.token_origin is an origin without a path, such as https://names.auth.eu-central-1.amazoncognito.com."
+  }
+}
+
+variable "jwks_url" {
+  description = "URL of the issuer's key set, such as `https://issuer.example.com/.well-known/jwks.json`: the functions that verify tokens themselves fetch it when they start, and again every five minutes, so that a key that was withdrawn is no longer accepted. Functions in a VPC reach it through a NAT gateway alone."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.jwks_url == null || can(regex("^https://[^/]+/", var.jwks_url))
+    error_message = "An https URL with a path, such as https://issuer.example.com/.well-known/jwks.json"
   }
 }
 
@@ -455,6 +496,27 @@ variable "throttling_burst_limit" {
 
 # --- alarms ---
 
+variable "alarms" {
+  description = "Whether there are alarms. They are most of what an idle deployment costs: docs/costs.md."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "dashboard" {
+  description = "Whether there is a dashboard."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "detailed_metrics" {
+  description = "Whether the gateway reports its metrics for each route, too: four metrics for each of about forty routes, up to $0.30 a month for each. The functions' own metrics, and those of Lambda, show the same by operation."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "alarm_actions" {
   description = "ARNs to notify when an alarm starts or ends, such as an SNS topic. Without any, alarms show only in the console."
   type        = list(string)
@@ -463,7 +525,7 @@ variable "alarm_actions" {
 }
 
 variable "request_metrics" {
-  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed. Three alarms use them."
+  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed. Five alarms use them."
   type        = bool
   default     = true
   nullable    = false
@@ -474,9 +536,9 @@ variable "alarm_thresholds" {
     Thresholds of the alarms:
     - `conditional_check_failures`: failed conditions in five minutes. Every conflict is one: normal in small numbers.
     - `store_latency_ms`: average latency of DynamoDB over five minutes.
-    - `function_p99_ms`: 99th percentile of a function's duration over five minutes.
+    - `function_p99_ms`: 99th percentile of a function's duration, over three times five minutes with 1,000 requests or more each.
     - `iterator_age_ms`: lag of the change feed behind the table, for stream records that are read and for changes that are appended. The stream keeps records for 24 hours.
-    - `server_errors`: 5xx responses in five minutes.
+    - `server_errors`: 5xx responses in five minutes, other than 503 `not-yet`.
     - `lease_losses`: requests in five minutes whose lease another holder had taken over.
     - `outcomes_unknown`: writes in five minutes that may or may not have been applied.
   EOT

@@ -5,8 +5,8 @@ terraform {
   required_providers {
     aws = {
       source = "hashicorp/aws"
-      # 6.29: a function URL creates both permissions that AWS requires
-      version = "~> 6.29"
+      # 6.29: the permission to invoke a function through its URL alone
+      version = ">= 6.29, < 7.0"
     }
   }
 }

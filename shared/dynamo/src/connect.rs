@@ -130,10 +130,19 @@ pub fn lambda_config() -> SdkConfig {
 /// that the DynamoDB client uses, so that a function links only one. It connects at the first request, and has no
 /// timeout other than that for connecting.
 pub fn lambda_connector() -> SharedHttpConnector {
+    connector(Roots::Amazon)
+}
+
+/// Returns the same for services that are not of AWS: it trusts the certificates of the machine, which it reads first.
+pub fn open_connector() -> SharedHttpConnector {
+    connector(Roots::System)
+}
+
+fn connector(roots: Roots) -> SharedHttpConnector {
     let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_TIMEOUT).build();
     let mut builder =
         Connector::builder().connector_settings(settings).tls_provider(tls::Provider::Rustls(CryptoMode::Ring));
-    if let Some(context) = Roots::Amazon.context() {
+    if let Some(context) = roots.context() {
         builder = builder.tls_context(context);
     }
     SharedHttpConnector::new(builder.build())

@@ -20,8 +20,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 pub use batches::{Unwritten, WRITE_BATCH};
 pub use capacity::Metered;
 pub use connect::{
-    endpoint_client, endpoint_config, lambda_client, lambda_config, lambda_connector, lambda_credentials, sdk_client,
-    variable,
+    endpoint_client, endpoint_config, lambda_client, lambda_config, lambda_connector, lambda_credentials,
+    open_connector, sdk_client, variable,
 };
 pub use error::{BoxError, Error, Outcome, Result};
 pub use sending::{Attempts, Backoff, Busy, Conditional, Failed, Judged, Rejection, RetryPolicy, Sender};

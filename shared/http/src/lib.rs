@@ -33,7 +33,7 @@ pub use nameservice_api as shapes;
 pub use app::{App, EndsBy, Shutdown, WholeAnswers};
 pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
-pub use key_source::{KeyFile, KeySource, NO_KEYS};
+pub use key_source::{Fetch, KeyFile, KeySource, KeyUrl, NO_KEYS};
 pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
 pub use path::{escape_path, redirect};
 pub use problem::{ForUpstream, Problem};

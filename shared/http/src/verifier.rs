@@ -92,6 +92,17 @@ impl Verifier {
         Ok(Self::new(keys, Some(source), issuer, audience))
     }
 
+    /// Returns a verifier over the keys of a source, that begins with those of a key set: they are used until the source has
+    /// answered for the first time.
+    pub fn from_jwks_until(
+        json: &str,
+        source: Arc<dyn KeySource>,
+        issuer: Required,
+        audience: Required,
+    ) -> Result<Self, InvalidKeys> {
+        Ok(Self::new(some_keys(keys(json)?)?, Some(source), issuer, audience))
+    }
+
     fn new(keys: Vec<Key>, source: Option<Arc<dyn KeySource>>, issuer: Required, audience: Required) -> Self {
         signatures::install();
         let source = source.map(|source| Source { source, read_for_unknown_key: tokio::sync::Mutex::default() });

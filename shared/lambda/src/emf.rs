@@ -2,7 +2,9 @@
 //! request to AWS is made. The metrics of a request or a batch are written at its end: a function handles one at a time.
 //!
 //! The crate `metrics_cloudwatch_embedded` makes every label a dimension, each combination of which is a metric to pay for, and
-//! writes no `level`, without which Lambda may drop a line.
+//! writes no `level` and no `timestamp`: Lambda takes a line that lacks either, or whose `timestamp` is not RFC 3339, for one of the
+//! level INFO, and drops it if the log's level is higher
+//! (<https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-log-level.html>).
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +13,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use jiff::Timestamp;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder};
 use nameservice_dynamo::variable;
 #[cfg(feature = "http")]
@@ -165,8 +168,10 @@ impl Emf {
                 json!({ "Namespace": NAMESPACE, "Dimensions": [dimensions], "Metrics": metrics })
             })
             .collect();
-        let timestamp = u64::try_from(now_ms).unwrap_or(u64::MAX);
-        members.insert("_aws".to_owned(), json!({ "Timestamp": timestamp, "CloudWatchMetrics": directives }));
+        let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        let timestamp = Timestamp::from_millisecond(now_ms).unwrap_or(Timestamp::MAX);
+        members.insert("_aws".to_owned(), json!({ "Timestamp": now_ms, "CloudWatchMetrics": directives }));
+        members.insert("timestamp".to_owned(), format!("{timestamp:.3}").into());
         members.insert("level".to_owned(), self.level.as_str().into());
         members.insert(NAME.to_owned(), self.name.as_str().into());
         Value::Object(members)
@@ -300,6 +305,8 @@ mod tests {
         let documented = include_str!("../../../docs/metrics.md");
         for line in lines {
             assert_eq!((&line["_aws"]["Timestamp"], &line["level"]), (&json!(NOW as u64), &json!("WARN")));
+            // Without it Lambda would drop the line at this level.
+            assert_eq!(line["timestamp"], json!("2023-11-14T22:13:20.123Z"));
             for directive in line["_aws"]["CloudWatchMetrics"].as_array().unwrap() {
                 for dimension in directive["Dimensions"][0].as_array().unwrap() {
                     assert!(line[dimension.as_str().unwrap()].is_string(), "{dimension}");

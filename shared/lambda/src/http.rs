@@ -16,13 +16,15 @@ use nameservice_http::{
 use nameservice_store::Store;
 
 use crate::{
-    InvalidVariable, connect, emf, environment, log,
+    InvalidVariable, connect, emf, environment, keys, log,
     reads::{NoStore, Reads},
     runtime,
 };
 
 /// A JSON Web Key Set, or the path of a file that holds one.
 const JWKS: &str = "NAMESERVICE_JWKS";
+/// The URL of a JSON Web Key Set. The one in [`JWKS`], if there is one, is used until the first answer.
+const JWKS_URL: &str = "NAMESERVICE_JWKS_URL";
 /// The issuer that tokens must name; `*` for any.
 const ISSUER: &str = "NAMESERVICE_ISSUER";
 /// The audience that tokens must be for; `*` for any.
@@ -54,7 +56,7 @@ pub fn serve_without_store(route: Route) -> Result<(), Error> {
 }
 
 /// Serves one route at a function URL, or on gateway routes without an authorizer: the service checks tokens itself,
-/// against the keys in `NAMESERVICE_JWKS`. Without keys, only callers that IAM has checked are accepted.
+/// against the keys in `NAMESERVICE_JWKS` and at `NAMESERVICE_JWKS_URL`. Without keys, only callers that IAM has checked are accepted.
 pub fn serve_function_url(route: Route) -> Result<(), Error> {
     serve(route, Answers::Whole, verified, of_all)
 }
@@ -67,18 +69,33 @@ pub fn serve_streaming_url(route: Route) -> Result<(), Error> {
 }
 
 async fn verified() -> Result<Auth, Error> {
-    let Some(keys) = variable(JWKS) else { return Ok(Auth::Gateway) };
-    let (issuer, audience) = (required(ISSUER)?, required(AUDIENCE)?);
-    Ok(Auth::Verified(match keys.trim_start().starts_with('{') {
-        true => Verifier::from_jwks(&keys, issuer, audience)?,
-        false => Verifier::from_source(Arc::new(KeyFile::new(keys)), issuer, audience).await?,
-    }))
+    let claims = || Ok::<_, InvalidVariable>((required(ISSUER)?, required(AUDIENCE)?));
+    let verifier = match (variable(JWKS), variable(JWKS_URL)) {
+        (None, None) => return Ok(Auth::Gateway),
+        (Some(keys), Some(url)) => {
+            let (issuer, audience) = claims()?;
+            Verifier::from_jwks_until(&keys, keys::source(&url), issuer, audience)?
+        }
+        (Some(keys), None) if keys.trim_start().starts_with('{') => {
+            let (issuer, audience) = claims()?;
+            Verifier::from_jwks(&keys, issuer, audience)?
+        }
+        (Some(file), None) => {
+            let (issuer, audience) = claims()?;
+            Verifier::from_source(Arc::new(KeyFile::new(file)), issuer, audience).await?
+        }
+        (None, Some(url)) => {
+            let (issuer, audience) = claims()?;
+            Verifier::from_source(keys::source(&url), issuer, audience).await?
+        }
+    };
+    Ok(Auth::Verified(verifier))
 }
 
 /// Returns the required value of a claim. A missing variable is an error, and does not mean `Any`.
 fn required(name: &'static str) -> Result<Required, InvalidVariable> {
     match variable(name).as_deref() {
-        None => Err(InvalidVariable::missing(name, "required with NAMESERVICE_JWKS (`*` accepts any)")),
+        None => Err(InvalidVariable::missing(name, "required with NAMESERVICE_JWKS and NAMESERVICE_JWKS_URL (`*` accepts any)")),
         Some("*") => Ok(Required::Any),
         Some(text) => Ok(Required::Exactly(text.to_owned())),
     }

@@ -14,6 +14,8 @@ mod environment;
 #[cfg(feature = "http")]
 mod http;
 #[cfg(feature = "http")]
+mod keys;
+#[cfg(feature = "http")]
 mod reads;
 
 use std::time::Instant;

@@ -9,7 +9,7 @@ mock_provider "aws" {
 variables {
   jwt_issuer   = "https://issuer.example/"
   jwt_audience = "nameservice"
-  jwks         = "{\"keys\": [{\"kty\": \"OKP\"}]}"
+  jwks         = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\"}]}"
 }
 
 run "functions" {
@@ -24,8 +24,29 @@ run "functions" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["change_list"].reserved_concurrent_executions == 100 && aws_lambda_function.this["change_stream"].reserved_concurrent_executions == 100 && aws_lambda_function.this["head_push"].reserved_concurrent_executions == -1
-    error_message = "Only functions that wait reserve concurrency."
+    condition     = alltrue([for function in aws_lambda_function.this : function.reserved_concurrent_executions == -1])
+    error_message = "A new account has no concurrency to reserve."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["change_stream"].timeout == 100 && alltrue([for name in ["change_list", "record_get", "record_list", "snapshot_get", "lease_acquire"] : aws_lambda_function.this[name].timeout == 29])
+    error_message = "An abandoned stream holds its instance for two minutes at most, and readers can wait for twenty seconds."
+  }
+
+  assert {
+    condition     = alltrue([for name, role in aws_iam_role.this : role.name == "nameservice-${name}-eu-central-1"]) && aws_cloudwatch_dashboard.this[0].dashboard_name == "nameservice-eu-central-1"
+    error_message = "Names that are those of an account lack the region."
+  }
+
+  # The longest names of a deployment, a function and a region of AWS.
+  assert {
+    condition     = 27 + 1 + max([for name, function in local.functions : length(name)]...) + 1 + length("us-isof-south-1") <= 64
+    error_message = "The name of a role has at most 64 characters."
+  }
+
+  assert {
+    condition     = length(aws_lambda_alias.live) == 0 && alltrue([for function in aws_lambda_function.this : !function.publish]) && alltrue([for permission in aws_lambda_permission.route : permission.qualifier == null])
+    error_message = "By default there are no versions."
   }
 
   assert {
@@ -133,6 +154,19 @@ run "routes" {
     condition     = keys(aws_lambda_function_url.this) == ["change_stream"] && aws_lambda_function_url.this["change_stream"].invoke_mode == "RESPONSE_STREAM"
     error_message = "Events are streamed at a function URL."
   }
+
+  assert {
+    condition = toset([for permission in aws_lambda_permission.url : jsonencode([permission.statement_id, permission.action, permission.principal, permission.function_url_auth_type, permission.invoked_via_function_url])]) == toset([
+      jsonencode(["nameservice-change_stream-url", "lambda:InvokeFunctionUrl", "*", "NONE", null]),
+      jsonencode(["nameservice-change_stream-function", "lambda:InvokeFunction", "*", null, true]),
+    ])
+    error_message = "Everyone may connect to the URL, and to nothing else."
+  }
+
+  assert {
+    condition     = !aws_apigatewayv2_stage.this.default_route_settings[0].detailed_metrics_enabled && aws_cloudwatch_log_group.api.name == "/aws/vendedlogs/apigateway/nameservice"
+    error_message = "Metrics of each route are paid for, and a log group with another prefix needs an entry in a policy of the account."
+  }
 }
 
 run "change_feed" {
@@ -154,17 +188,39 @@ run "change_feed" {
 
 run "alarms" {
   assert {
-    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "feed-lag", "dead-letters", "server-errors", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
+    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "feed-lag", "dead-letters", "undelivered", "consumer-errors", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
     error_message = "An alarm is missing."
   }
 
   assert {
-    condition     = length(local.operations) <= 9
+    condition     = alltrue([for alarm in merge(aws_cloudwatch_metric_alarm.operations, aws_cloudwatch_metric_alarm.latency, aws_cloudwatch_metric_alarm.compared) : length(alarm.metric_query) <= 10])
     error_message = "CloudWatch allows ten metrics in an alarm, including the sum."
   }
 
+  # A reader that waited in vain is no error of the server, and an idle deployment has no alarm.
   assert {
-    condition     = length(aws_cloudwatch_metric_alarm.metric) + length(aws_cloudwatch_metric_alarm.operations) * length(local.operations) + length(aws_cloudwatch_metric_alarm.latency) * length(local.operations) <= 100
+    condition = {
+      for name, alarm in aws_cloudwatch_metric_alarm.compared : name =>
+      concat([for query in alarm.metric_query : query.expression if query.return_data == true], sort(flatten([for query in alarm.metric_query : query.metric[*].metric_name])))
+      } == {
+      server-errors = ["FILL(errors, 0) - FILL(waited, 0)", "5xx", "nameservice_requests_total"]
+      consumer-idle = ["IF(FILL(updated, 0) > 0 AND FILL(invocations, 0) == 0, 1, 0)", "Invocations", "nameservice_requests_total"]
+    }
+    error_message = "The alarms that compare metrics compare others."
+  }
+
+  assert {
+    condition     = alltrue([for alarm in aws_cloudwatch_metric_alarm.metric : alarm.evaluate_low_sample_count_percentiles == "ignore" && alarm.evaluation_periods == 3 if alarm.extended_statistic == "p99"])
+    error_message = "One cold start among a few requests raises an alarm."
+  }
+
+  assert {
+    condition     = output.alarm_names == sort([for name in keys(merge(aws_cloudwatch_metric_alarm.metric, aws_cloudwatch_metric_alarm.compared, aws_cloudwatch_metric_alarm.operations, { for name, alarm in aws_cloudwatch_metric_alarm.latency : "${name}-latency" => alarm })) : "nameservice-${name}"])
+    error_message = "An alarm is not listed."
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.metric) + sum([for alarm in merge(aws_cloudwatch_metric_alarm.operations, aws_cloudwatch_metric_alarm.latency, aws_cloudwatch_metric_alarm.compared) : length(alarm.metric_query) - 1]) <= 100
     error_message = "docs/costs.md counts alarms on 100 metrics at most: .ci/generate.py has the number."
   }
 
@@ -174,7 +230,7 @@ run "alarms" {
   }
 
   assert {
-    condition     = length(jsondecode(aws_cloudwatch_dashboard.this.dashboard_body).widgets) == length(local.widgets)
+    condition     = length(jsondecode(aws_cloudwatch_dashboard.this[0].dashboard_body).widgets) == length(local.widgets)
     error_message = "The dashboard is not a JSON document of its widgets."
   }
 }

@@ -9,6 +9,10 @@ mock_provider "aws" {
     defaults = { account_id = "123456789012" }
   }
 
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+
   mock_data "aws_dynamodb_table" {
     defaults = {
       arn              = "arn:aws:dynamodb:eu-central-1:123456789012:table/fluree-nameservice"
@@ -20,6 +24,41 @@ mock_provider "aws" {
 
   mock_resource "aws_kms_key" {
     defaults = { arn = "arn:aws:kms:eu-central-1:123456789012:key/00000000-0000-0000-0000-000000000000" }
+  }
+}
+
+mock_provider "aws" {
+  alias = "standby"
+
+  mock_data "aws_region" {
+    defaults = { id = "eu-west-1" }
+  }
+}
+
+# What has the same name in both regions: an account has one role and one dashboard of a name.
+run "two_regions" {
+  module {
+    source = "../../examples/two-regions"
+  }
+
+  providers = {
+    aws         = aws
+    aws.standby = aws.standby
+  }
+
+  assert {
+    condition     = length(setintersection(values(module.home.role_names), values(module.standby.role_names))) == 0 && length(module.home.role_names) == length(module.home.function_names)
+    error_message = "A role of the account would be made twice."
+  }
+
+  assert {
+    condition     = endswith(module.home.dashboard_url, "/nameservice-eu-central-1") && endswith(module.standby.dashboard_url, "/nameservice-eu-west-1")
+    error_message = "One dashboard would replace the other."
+  }
+
+  assert {
+    condition     = module.home.function_names["head_push"] == module.standby.function_names["head_push"]
+    error_message = "What a region has of its own has the same name."
   }
 }
 
@@ -54,7 +93,7 @@ run "complete" {
     region          = "eu-central-1"
     jwt_issuer      = "https://issuer.example/"
     jwt_audience    = "nameservice"
-    jwks            = "{\"keys\": [{\"kty\": \"OKP\"}]}"
+    jwks            = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\"}]}"
     operators_email = "operators@example.com"
     domain = {
       name            = "names.example.com"
@@ -66,6 +105,15 @@ run "complete" {
   assert {
     condition     = output.api_url == "https://names.example.com" && aws_sns_topic_subscription.operators[0].endpoint == "operators@example.com"
     error_message = "The complete example has a domain, and operators who are notified."
+  }
+
+  assert {
+    condition = alltrue([
+      for statement in jsondecode(aws_kms_key.nameservice.policy).Statement :
+      try(statement.Condition.StringEquals["aws:SourceAccount"], null) == "123456789012" || try(statement.Condition.ArnLike["kms:EncryptionContext:aws:logs:arn"], null) != null
+      if try(statement.Principal.Service, null) != null
+    ])
+    error_message = "A service may use the key for another account."
   }
 
   assert {

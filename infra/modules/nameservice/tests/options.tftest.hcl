@@ -461,7 +461,114 @@ run "tags" {
   }
 
   assert {
+    condition     = aws_lambda_event_source_mapping.changes.tags == aws_lambda_function.this["head_push"].tags
+    error_message = "Mappings have the tags."
+  }
+
+  assert {
     condition     = alltrue([for name, function in aws_lambda_function.this : function.tags == tomap({ Application = "nameservice", Deployment = "staging", Owner = "platform" }) && aws_iam_role.this[name].tags == function.tags && aws_cloudwatch_log_group.function[name].tags == function.tags])
     error_message = "Functions, roles and logs have the tags."
+  }
+}
+
+run "frozen" {
+  state_key = "frozen"
+
+  variables {
+    frozen     = true
+    read_model = true
+    archive    = { bucket = "archive" }
+    search     = { url = "https://search.example", domain_arn = "arn:aws:es:eu-central-1:123456789012:domain/names" }
+  }
+
+  assert {
+    condition = toset([for name, function in aws_lambda_function.this : name if function.reserved_concurrent_executions != 0]) == toset([
+      "branch_list", "change_compare", "change_list", "change_stream", "console_get", "health_get", "history_list", "not_found", "openapi_get", "record_get",
+      "record_list", "search_get", "snapshot_get",
+    ])
+    error_message = "While it is frozen nothing is written, and everything is read."
+  }
+}
+
+run "aliases" {
+  state_key = "aliases"
+
+  variables {
+    aliases       = true
+    read_model    = true
+    archive       = { bucket = "archive" }
+    authorization = "JWT"
+    jwt_issuer    = "https://issuer.example/"
+    jwt_audience  = "nameservice"
+    jwks_url      = "https://issuer.example/keys"
+  }
+
+  assert {
+    condition     = alltrue([for name, function in aws_lambda_function.this : function.publish && aws_lambda_alias.live[name].name == "live"])
+    error_message = "Every function has versions, and an alias."
+  }
+
+  assert {
+    condition     = alltrue([for name, it in aws_apigatewayv2_integration.this : it.integration_uri == aws_lambda_alias.live[name].invoke_arn]) && alltrue([for permission in aws_lambda_permission.route : permission.qualifier == "live"])
+    error_message = "The gateway invokes the aliases, and may."
+  }
+
+  assert {
+    condition     = aws_lambda_event_source_mapping.changes.function_name == aws_lambda_alias.live["stream_consumer"].arn && aws_lambda_event_source_mapping.doorbell[0].function_name == aws_lambda_alias.live["view_projector"].arn && aws_cloudwatch_event_target.archive[0].arn == aws_lambda_alias.live["feed_archive"].arn && aws_lambda_permission.archive[0].qualifier == "live"
+    error_message = "Streams, queues and schedules invoke the aliases."
+  }
+
+  assert {
+    condition     = aws_lambda_function_url.this["change_stream"].qualifier == "live" && alltrue([for permission in aws_lambda_permission.url : permission.qualifier == "live"])
+    error_message = "The event streams are those of the alias."
+  }
+}
+
+run "no_event_streams" {
+  state_key = "no_event_streams"
+
+  variables {
+    event_streams = false
+  }
+
+  assert {
+    condition     = length(aws_lambda_function_url.this) + length(aws_lambda_permission.url) == 0 && !contains(keys(aws_lambda_function.this), "change_stream") && output.events_url == null
+    error_message = "There is a function URL."
+  }
+}
+
+run "no_alarms_and_no_dashboard" {
+  state_key = "no_alarms_and_no_dashboard"
+
+  variables {
+    alarms    = false
+    dashboard = false
+  }
+
+  assert {
+    condition     = length(aws_cloudwatch_metric_alarm.metric) + length(aws_cloudwatch_metric_alarm.compared) + length(aws_cloudwatch_metric_alarm.operations) + length(aws_cloudwatch_metric_alarm.latency) + length(aws_cloudwatch_dashboard.this) == 0 && output.dashboard_url == null
+    error_message = "An alarm or the dashboard is left."
+  }
+}
+
+run "endpoints_in_one_subnet_of_each_zone" {
+  state_key = "endpoints_in_one_subnet_of_each_zone"
+
+  variables {
+    vpc = {
+      subnet_ids         = ["subnet-1a", "subnet-1a-too", "subnet-1b"]
+      security_group_ids = ["sg-functions"]
+      endpoints = {
+        vpc_id             = "vpc-1"
+        route_table_ids    = ["rtb-1"]
+        security_group_ids = ["sg-endpoints"]
+        subnet_ids         = ["subnet-1a", "subnet-1b"]
+      }
+    }
+  }
+
+  assert {
+    condition     = alltrue([for endpoint in aws_vpc_endpoint.messages : endpoint.subnet_ids == toset(["subnet-1a", "subnet-1b"])]) && aws_lambda_function.this["head_push"].vpc_config[0].subnet_ids == toset(var.vpc.subnet_ids)
+    error_message = "An endpoint takes one subnet of a zone."
   }
 }

@@ -13,7 +13,7 @@ mock_provider "aws" {
 variables {
   jwt_issuer   = "https://issuer.example/"
   jwt_audience = "nameservice"
-  jwks         = "{\"keys\": [{\"kty\": \"OKP\"}]}"
+  jwks         = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\"}]}"
 }
 
 run "signed_requests" {
@@ -41,7 +41,7 @@ run "another_deployment" {
     table_name            = "staging-ns"
     architecture          = "x86_64"
     deletion_protection   = false
-    long_poll_concurrency = -1
+    long_poll_concurrency = 100
     cors_allow_origins    = ["https://console.example"]
     alarm_actions         = ["arn:aws:sns:eu-central-1:123456789012:operators"]
     alarm_thresholds      = { function_p99_ms = 250 }
@@ -58,8 +58,8 @@ run "another_deployment" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["change_list"].reserved_concurrent_executions == -1
-    error_message = "-1 reserves nothing."
+    condition     = aws_lambda_function.this["change_list"].reserved_concurrent_executions == 100
+    error_message = "Long polls have what is reserved for them."
   }
 
   assert {
@@ -144,9 +144,65 @@ run "an_empty_key_set" {
   expect_failures = [var.jwks]
 }
 
+run "a_key_that_the_gateway_does_not_know" {
+  command = plan
+  variables { jwks = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\"}, {\"kty\": \"EC\", \"crv\": \"P-256\", \"kid\": \"two\"}]}" }
+  expect_failures = [var.jwks]
+}
+
+run "a_key_that_the_gateway_cannot_find" {
+  command = plan
+  variables { jwks = "{\"keys\": [{\"kty\": \"RSA\"}]}" }
+  expect_failures = [var.jwks]
+}
+
+run "a_key_that_the_functions_do_not_know" {
+  command = plan
+  variables { jwks = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\", \"alg\": \"RS384\"}]}" }
+  expect_failures = [var.jwks]
+}
+
+# Keys for encryption sign no tokens.
+run "a_key_for_something_else" {
+  command = plan
+  variables { jwks = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\"}, {\"kty\": \"RSA\", \"use\": \"enc\", \"alg\": \"RSA-OAEP\"}]}" }
+
+  assert {
+    condition     = aws_lambda_function.this["fluree"].environment[0].variables["NAMESERVICE_JWKS"] == var.jwks && !contains(keys(aws_lambda_function.this["fluree"].environment[0].variables), "NAMESERVICE_JWKS_URL")
+    error_message = "The functions have the keys, and fetch none."
+  }
+}
+
+run "keys_that_functions_fetch" {
+  command = plan
+  variables {
+    jwks     = null
+    jwks_url = "https://issuer.example/keys"
+  }
+
+  assert {
+    condition = {
+      for name, function in aws_lambda_function.this : name => function.environment[0].variables["NAMESERVICE_JWKS_URL"] if contains(keys(function.environment[0].variables), "NAMESERVICE_JWKS_URL")
+    } == { change_stream = var.jwks_url, fluree = var.jwks_url }
+    error_message = "The functions that verify tokens fetch the keys, and no others."
+  }
+}
+
+run "no_keys" {
+  command = plan
+  variables { jwks = null }
+  expect_failures = [var.jwks]
+}
+
+run "keys_without_tls" {
+  command = plan
+  variables { jwks_url = "http://issuer.example/keys" }
+  expect_failures = [var.jwks_url]
+}
+
 run "a_key_set_that_does_not_fit" {
   command = plan
-  variables { jwks = "{\"keys\": [{\"x\": \"${join("", [for n in range(400) : "xxxxxxxx"])}\"}]}" }
+  variables { jwks = "{\"keys\": [{\"kty\": \"RSA\", \"kid\": \"one\", \"x\": \"${join("", [for n in range(400) : "xxxxxxxx"])}\"}]}" }
   expect_failures = [var.jwks]
 }
 

@@ -4,7 +4,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "~> 6.29"
+      version = ">= 6.29, < 7.0"
     }
   }
 }
