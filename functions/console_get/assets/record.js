@@ -9,7 +9,7 @@ import { html, useEffect, useRef, useState } from './lib.js';
 import { Menu } from './menu.js';
 import { Address, Ago, Badge, ContentId, Copy, Countdown, Failure, Icon, Json, StateBadge } from './parts.js';
 import { Relations } from './relations.js';
-import { beforeReading, follow, lagOf, leaseOf, takeRecord, useStore } from './store.js';
+import { beforeReading, follow, lagOf, leaseOf, stateOf, takeRecord, useStore } from './store.js';
 
 /** A record that changes without pause is read again this often, in milliseconds. */
 const READ_EVERY = 300;
@@ -77,7 +77,7 @@ export function Record({ address }) {
   const act = (name, label) => html`<button type="button" onClick=${() => setAction(name)}>${label}</button>`;
 
   const marks = html`<p class="marks"><${Badge} kind="plain">${isLedger ? 'ledger' : (record.source_type ?? 'graph source')}<//> <${StateBadge} record=${record} />
-    ${record.retracted && html`<${Badge} kind="off">retracted<//>`}
+    ${record.retracted && stateOf(record) !== 'retracted' && html`<${Badge} kind="off">retracted<//>`}
     ${record.protected && html`<${Badge} kind="good"><${Icon} name="shield" /> protected<//>`}</p>`;
   const actions = html`<div class="actions" role="group" aria-label="Actions">
     ${isLedger && !record.retracted && act('branch', 'Branch …')}
