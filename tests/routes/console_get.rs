@@ -56,7 +56,7 @@ async fn browsers_are_led_to_the_console_and_programs_to_the_documentation() {
 #[tokio::test]
 async fn the_settings_of_a_console_without_sign_in_name_none() {
     let service = Service::start().await;
-    assert_eq!(service.get("/console/settings.json").await.expect(200), json!({"graphiql": true}));
+    assert_eq!(service.get("/console/settings.json").await.expect(200), json!({"graphiql": false}));
     let policy = service.get("/console").await.header("content-security-policy").unwrap().to_owned();
     assert!(policy.contains("connect-src 'self';"), "{policy}");
 }

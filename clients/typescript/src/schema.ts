@@ -33,7 +33,7 @@ export interface paths {
         };
         /**
          * Get a file of the console
-         * @description A module, a style sheet, an icon. Needs no token.
+         * @description A module, a style sheet, an icon; `settings.json` says where users sign in. Needs no token.
          */
         get: operations["console_file_get"];
         put?: never;

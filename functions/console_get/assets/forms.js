@@ -37,12 +37,13 @@ export function Form({ action, live, refresh, onClose, title, children }) {
   // After an unknown outcome, this form's own write may have changed the record: repeating it shows that.
   const moved = !busy && !unknown && !equal(base, stored) && !equal(passed.current, stored);
   const fields = action.fields(live, input);
-  const wrong = wrongField(fields, result.problem);
+  const overtaken = result.overtaken ?? (moved ? { actual: stored, early: true } : null);
+  // What was wrong before is not beside another value.
+  const wrong = overtaken ? null : wrongField(fields, result.problem);
   // By its name: the element is drawn again with its message.
   useEffect(() => {
     if (wrong) form.current.elements[wrong.name]?.focus();
   }, [result.problem]);
-  const overtaken = result.overtaken ?? (moved ? { actual: stored, early: true } : null);
 
   const submit = async (event) => {
     event.preventDefault();
