@@ -19,6 +19,9 @@ use utoipa_axum::routes;
 
 pub use settings::{InvalidSignIn, Settings, SignIn};
 
+/// The variable of the function's environment that holds a [`SignIn`] as JSON.
+#[cfg(feature = "lambda")]
+const SIGN_IN: &str = "NAMESERVICE_CONSOLE_SIGN_IN";
 /// The name of the file that holds the [`Settings`].
 const SETTINGS: &str = "settings.json";
 
@@ -105,7 +108,7 @@ pub fn route_with(settings: Settings) -> Route {
 /// The variable holds something else.
 #[cfg(feature = "lambda")]
 pub fn deployed() -> Result<Route, InvalidSignIn> {
-    let text = std::env::var(settings::VARIABLE).unwrap_or_default();
+    let text = std::env::var(SIGN_IN).unwrap_or_default();
     match text.is_empty() {
         true => Ok(route()),
         false => Ok(route_with(Settings::new(Some(SignIn::from_json(&text)?), false))),

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use axum::http::Uri;
 use serde::{Deserialize, Serialize};
 
-/// The variable of the function's environment that holds a [`SignIn`] as JSON.
-#[cfg(feature = "lambda")]
-pub(crate) const VARIABLE: &str = "NAMESERVICE_CONSOLE_SIGN_IN";
 const DEFAULT_SCOPE: &str = "openid nameservice:read nameservice:write";
 
 /// The settings of a console. Cheap to clone.
