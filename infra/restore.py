@@ -60,8 +60,11 @@ class Configuration:
         self.folder, self.yes = pathlib.Path(folder), yes
         self.file = self.folder / SETTINGS
         self.settings = json.loads(self.file.read_text()) if self.file.exists() else {}
+        self.known = None
 
     def terraform(self, *command):
+        # Whatever it is, the state may be another one afterwards.
+        self.known = None
         return run("terraform", f"-chdir={self.folder}", *command)
 
     def set(self, **settings):
@@ -70,6 +73,8 @@ class Configuration:
 
     def resources(self):
         """Returns the values of all resources in the state, by address."""
+        if self.known:
+            return self.known
         found = {}
 
         def collect(module):
@@ -78,6 +83,7 @@ class Configuration:
                 collect(child)
 
         collect(json.loads(self.terraform("show", "-json")).get("values", {}).get("root_module", {}))
+        self.known = found
         return found
 
     def named(self, end):

@@ -95,7 +95,10 @@ async fn verified() -> Result<Auth, Error> {
 /// Returns the required value of a claim. A missing variable is an error, and does not mean `Any`.
 fn required(name: &'static str) -> Result<Required, InvalidVariable> {
     match variable(name).as_deref() {
-        None => Err(InvalidVariable::missing(name, "required with NAMESERVICE_JWKS and NAMESERVICE_JWKS_URL (`*` accepts any)")),
+        None => Err(InvalidVariable::missing(
+            name,
+            "required with NAMESERVICE_JWKS and NAMESERVICE_JWKS_URL (`*` accepts any)",
+        )),
         Some("*") => Ok(Required::Any),
         Some(text) => Ok(Required::Exactly(text.to_owned())),
     }

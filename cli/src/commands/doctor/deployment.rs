@@ -22,7 +22,7 @@ const GATEWAY: &str = "execute-api";
 const FUNCTION_URL: &str = "lambda";
 const CLOUDWATCH: &str = "monitoring";
 /// The alarms that every deployment with alarms has, by their names without the deployment's.
-pub const ALARMS: [&str; 9] = [
+const ALARMS: [&str; 9] = [
     "consumer-errors",
     "dead-letters",
     "feed-conflicts",
@@ -63,7 +63,12 @@ impl Answer {
 }
 
 /// Runs all checks of a deployment.
-pub(super) async fn check(url: &str, token: Option<&str>, args: &DoctorArgs, report: &mut Report) -> Result<(), Failure> {
+pub(super) async fn check(
+    url: &str,
+    token: Option<&str>,
+    args: &DoctorArgs,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let deployment = Deployment {
         url: url.trim_end_matches('/'),
         events: args.events_url.as_deref().map(|url| url.trim_end_matches('/')),
@@ -113,7 +118,10 @@ impl Deployment<'_> {
         let answer = timeout(TIMEOUT, async {
             let response = self.request(GATEWAY, method, &url, body).await?;
             let status = response.status().as_u16();
-            Ok::<_, BoxError>(Answer { status, body: serde_json::from_slice(&response.bytes().await?).unwrap_or_default() })
+            Ok::<_, BoxError>(Answer {
+                status,
+                body: serde_json::from_slice(&response.bytes().await?).unwrap_or_default(),
+            })
         });
         answer.await.map_err(|_| format!("no answer in {} seconds", TIMEOUT.as_secs()))?
     }
@@ -134,7 +142,11 @@ impl Deployment<'_> {
                 let body = (!matches!(method, Method::GET | Method::DELETE)).then(|| json!({}));
                 count += 1;
                 let finding = match self.call(method.clone(), &target, body.as_ref()).await {
-                    Err(error) => Some(("route-fails", chain(error.as_ref()).to_string(), "look at the gateway's log, and the function's")),
+                    Err(error) => Some((
+                        "route-fails",
+                        chain(error.as_ref()).to_string(),
+                        "look at the gateway's log, and the function's",
+                    )),
                     Ok(answer) if answer.problem() == "not-found" => {
                         Some(("route-missing", answer.words(), "deploy the function, and its route"))
                     }
@@ -142,9 +154,11 @@ impl Deployment<'_> {
                     Ok(answer) if answer.status >= 500 && answer.status != 501 => {
                         Some(("route-fails", answer.words(), "look at the gateway's log, and the function's"))
                     }
-                    Ok(answer) if matches!(answer.status, 401 | 403) && !path.contains("/fluree/") => {
-                        Some(("route-forbidden", answer.words(), "use a token, or credentials, that may do everything: scope nameservice:admin"))
-                    }
+                    Ok(answer) if matches!(answer.status, 401 | 403) && !path.contains("/fluree/") => Some((
+                        "route-forbidden",
+                        answer.words(),
+                        "use a token, or credentials, that may do everything: scope nameservice:admin",
+                    )),
                     Ok(_) => None,
                 };
                 if let Some((code, what, mend)) = finding {
@@ -160,7 +174,12 @@ impl Deployment<'_> {
         let snapshot = self.call(Method::GET, "/v1/snapshot?limit=1", None).await;
         let Some(position) = snapshot.ok().and_then(|answer| answer.body["position"].as_u64()) else {
             let mend = "the findings about routes have the reason";
-            report.findings.push(Finding::new("feed-unreadable", Severity::Error, "the end of the feed cannot be read", mend));
+            report.findings.push(Finding::new(
+                "feed-unreadable",
+                Severity::Error,
+                "the end of the feed cannot be read",
+                mend,
+            ));
             return;
         };
         let begun = Instant::now();
