@@ -103,8 +103,8 @@ async fn writes_return_what_they_have_written_or_why_they_were_rejected() {
         assert_eq!(rejection(ns.create_branch("mydb:dev", &mydb).await), Rejection::AlreadyExists);
         assert_eq!(rejection(ns.create_branch("x:dev", "x").await), Rejection::UnknownSource);
         assert_eq!(rejection(ns.retract(&mydb).await), Rejection::HasDependents);
-        assert_eq!(rejection(ns.drop_branch(&mydb).await), Rejection::NotABranch);
         assert_eq!(ns.drop_branch(&dev).await.unwrap(), 0);
+        assert_eq!(rejection(ns.drop_branch(&mydb).await), Rejection::NotABranch);
 
         ns.protect(&mydb, true).await.unwrap();
         assert_eq!(rejection(ns.purge(&mydb).await), Rejection::Protected);

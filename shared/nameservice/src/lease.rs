@@ -41,6 +41,7 @@ impl<P: ?Sized> fmt::Debug for LeaseKeeper<P> {
 /// The result of asking for a lease.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum Acquired<P: ?Sized = dyn Backend> {
     /// The lease is held.
     Held(LeaseKeeper<P>),
@@ -170,6 +171,7 @@ fn ttl(request: &LeaseRequest) -> Duration {
 /// How a future that ran under a lease has ended.
 #[derive(Debug)]
 #[must_use]
+#[non_exhaustive]
 pub enum Ran<T> {
     /// It ran to its end under the lease, which was then released.
     Done(T),

@@ -23,8 +23,8 @@
 //! ```
 //!
 //! One URL names a backend; [`Place`] lists them, and [`Options`] has what can be set. Each is behind a cargo feature: `client`
-//! (on by default), `dynamodb`, `embedded`, `files`. `sync` adds a [replica](replica()) that keeps the records of a service in
-//! this process and receives each change, `projector` read models.
+//! (on by default), `dynamodb`, `embedded`, `files`. `sync` adds `replica`, which keeps the records of a service in
+//! this process and receives each change, and `projector` read models.
 //!
 //! Every write is a builder that is sent when it is awaited. A push returns its outcome, [`PushOutcome`]: a conflict is no
 //! error. [`PushOutcome::updated`] returns the new value, or, by `?`, an [`Error`] that says why it was rejected. The other
