@@ -11,12 +11,14 @@
 - Subcommands and options of `nameservice`, aliases of cargo, paths, variables and routes that are named anywhere exist.
 """
 
+import contextlib
 import glob
 import json
 import os
 import pathlib
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -153,7 +155,7 @@ def check_commands(pages, program):
 def check_names(pages):
     sources = "\n".join(
         pathlib.Path(path).read_text()
-        for pattern in ("shared/**/*.rs", "functions/**/*.rs", "cli/**/*.rs", "tests/**/*.rs", "infra/**/*.tf", ".ci/*")
+        for pattern in ("shared/**/*.rs", "functions/**/*.rs", "cli/**/*.rs", "tests/**/*.rs", "infra/**/*.tf", "infra/self-hosted/**/*", ".ci/*")
         for path in glob.glob(str(ROOT / pattern), recursive=True)
         if os.path.isfile(path) and "/target/" not in path
     )
@@ -221,9 +223,12 @@ class Service:
     def __init__(self, program):
         self.folder = tempfile.TemporaryDirectory()
         os.symlink(program, f"{self.folder.name}/nameservice")
-        with socket.socket() as free:
+        # The second is for a service that a page starts.
+        with socket.socket() as free, socket.socket() as second:
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+            second.bind(("127.0.0.1", 0))
+            port, self.second_port = free.getsockname()[1], second.getsockname()[1]
+        self.groups = []
         self.url = f"http://127.0.0.1:{port}"
         self.log = open(f"{self.folder.name}/log", "w")
         self.process = subprocess.Popen(
@@ -244,15 +249,23 @@ class Service:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
+        for group in self.groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         self.folder.cleanup()
 
     def run(self, script):
         environment = {**os.environ, "NAMESERVICE_URL": self.url, "PATH": f"{self.folder.name}:{os.environ['PATH']}"}
-        script = script.replace(DEFAULT_URL, self.url)
-        return subprocess.run(
+        script = script.replace(DEFAULT_URL, self.url).replace("localhost:8443", f"localhost:{self.second_port}")
+        # In a group of its own: what it starts in the background ends with the page.
+        block = subprocess.Popen(
             ["timeout", "60", "bash", "-euo", "pipefail", "-c", script],
-            capture_output=True, text=True, env=environment, cwd=self.folder.name,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.folder.name,
+            start_new_session=True,
         )
+        self.groups.append(block.pid)
+        stdout, stderr = block.communicate()
+        return subprocess.CompletedProcess(block.args, block.returncode, stdout, stderr)
 
 
 def fits(shown, printed):
@@ -281,7 +294,7 @@ def run_page(page, program):
             if block.language == "sh" and not block.reason:
                 done = service.run(settings + block.text)
                 # A reader still has them in the next block.
-                settings += "".join(f"{line}\n" for line in block.lines if re.match(r"[A-Z_]+=\S+$", line))
+                settings += "".join(f"{line}\n" for line in block.lines if re.match(r"(export )?[A-Z_]+=\S+$", line))
                 previous = done.stdout
                 if done.returncode != block.exit:
                     wrong(page.path, f"{where} exits with {done.returncode}: {done.stdout}{done.stderr}")

@@ -15,12 +15,12 @@ use crate::commands::SearchIndexCommand;
 #[cfg(feature = "migration")]
 use crate::commands::{CompareArgs, CopyArgs, ExportArgs, ImportArgs};
 #[cfg(feature = "serve")]
-use crate::serve::ServeArgs;
+use crate::{commands::TokenCommand, serve::ServeArgs};
 use crate::{
     commands::{
         BranchCommand, ChangesArgs, ConfigArgs, CreateArgs, DiffArgs, DoctorArgs, HealthArgs, HistoryArgs,
-        LeaseCommand, LeasesArgs, ListArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs, RetractArgs, SearchArgs,
-        ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
+        LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs, RetractArgs,
+        SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     lists::FormatArgs,
     options::{LogFormat, LogLevel, TargetArgs, WriteArgs},
@@ -188,6 +188,14 @@ pub enum Command {
     #[command(subcommand, name = "deadletters")]
     #[cfg(feature = "dynamodb")]
     DeadLetters(DeadLettersCommand),
+    /// Create keys, and mint tokens that they have signed: without an identity provider
+    #[command(subcommand)]
+    #[cfg(feature = "serve")]
+    Token(TokenCommand),
+    /// Get a token from an OpenID provider, by a code that is confirmed in a browser
+    ///
+    /// Prints the token: export NAMESERVICE_TOKEN=$(nameservice login --issuer https://id.example.com --client-id nameservice-cli)
+    Login(LoginArgs),
     /// Print the OpenAPI document
     Openapi,
     /// Print the schema of /graphql

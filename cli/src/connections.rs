@@ -4,10 +4,13 @@
 //! here: the number of connections, one whose first request never comes, an HTTP/2 connection whose client answers pings and
 //! asks for nothing, and a client that reads nothing, of a socket or of one HTTP/2 stream.
 
+mod deadlined;
+mod socket;
+pub mod tls;
+
 use std::{
     collections::HashMap,
     io,
-    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, PoisonError,
@@ -33,12 +36,15 @@ use hyper_util::{
 };
 use nameservice_http::Shutdown;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpListener, TcpSocket},
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, Sleep, interval_at, sleep},
+    io::{AsyncRead, AsyncWrite},
+    sync::Semaphore,
+    time::{Instant, interval_at, sleep, timeout},
 };
 use tower::{Service as _, ServiceExt as _};
+
+pub(crate) use self::socket::tcp;
+pub use self::socket::{Listen, Listener};
+use self::{deadlined::Deadlined, tls::Tls};
 
 /// What a connection that exceeds the limit is answered.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
@@ -52,13 +58,6 @@ const PART: usize = 16 * 1024;
 /// The bytes that wait in an HTTP/2 stream for its client to take them.
 const STREAM_BUFFER: usize = 64 * 1024;
 
-/// How much the system keeps of what is written to a connection. The limit of a client that does not read is that of
-/// writes to the socket: by default the system keeps megabytes, and a slow client takes nothing of the next write until it
-/// has read a third of them. With this, one that reads 5 KB a second is never taken for one that does not read.
-const SEND_BUFFER: u32 = 256 * 1024;
-/// How many connections wait to be accepted.
-const BACKLOG: u32 = 1024;
-
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -67,6 +66,8 @@ pub(crate) struct Limits {
     /// How long the headers of a request may take, from the begin of the connection or the end of the previous answer.
     /// Over HTTP/2, how long a connection may have no request.
     headers: Duration,
+    /// How long a client may take to agree on keys, over TLS.
+    handshake: Duration,
     /// How long a client may take none of what is written to it.
     write: Duration,
     /// How many requests of one connection are answered at the same time, over HTTP/2.
@@ -75,7 +76,13 @@ pub(crate) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max: 10_000, headers: Duration::from_secs(75), write: Duration::from_secs(30), streams: 32 }
+        Self {
+            max: 10_000,
+            headers: Duration::from_secs(75),
+            handshake: Duration::from_secs(10),
+            write: Duration::from_secs(30),
+            streams: 32,
+        }
     }
 }
 
@@ -87,20 +94,15 @@ impl Limits {
     }
 }
 
-/// Listens on an address, whose port may be 0.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A service that is restarted need not wait for the connections of its predecessor.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    // Connections inherit it from the listener.
-    socket.set_send_buffer_size(SEND_BUFFER)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// Serves a router until the shutdown begins, and then waits for the answers that are being sent.
-pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, shutdown: Shutdown) {
+/// Serves a router until the shutdown begins, and then waits for the answers that are being sent. With TLS, every
+/// connection is encrypted.
+pub(crate) async fn serve(
+    listener: Listener,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    limits: Limits,
+    shutdown: Shutdown,
+) {
     let slots = Arc::new(Semaphore::new(limits.max as usize));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
@@ -116,8 +118,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
             accepted = listener.accept() => accepted,
             () = &mut stopping => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let socket = match accepted {
+            Ok(socket) => socket,
             Err(error) if is_of_the_connection(&error) => continue,
             Err(error) => {
                 tracing::error!(%error, "no connection can be accepted; trying again");
@@ -126,71 +128,107 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
             }
         };
         let Ok(slot) = slots.clone().try_acquire_owned() else {
-            // As much as fits the socket: a rejected client delays no one.
-            let _ = stream.try_write(FULL);
+            // As much as fits the socket: a rejected client delays no one. A client of TLS could not read it.
+            if tls.is_none() {
+                let _ = socket.try_write(FULL);
+            }
             continue;
         };
-        // Answers are small: waiting to fill packets would only delay them.
-        let _ = stream.set_nodelay(true);
         let router = match routers.call(()).await {
             Ok(router) => router,
             Err(never) => match never {},
         };
-        let (builder, shutdown) = (builder.clone(), shutdown.clone());
-        tokio::spawn(async move {
-            let (requests, has_asked) = (Requests::default(), Arc::new(AtomicBool::new(false)));
-            let service = service_fn(|request: Request<Incoming>| {
-                has_asked.store(true, Ordering::Relaxed);
-                let running = (request.version() == Version::HTTP_2).then(|| requests.begin());
-                let answered = router.clone().oneshot(request.map(Body::new));
-                async move {
-                    let response = answered.await;
-                    match running {
-                        Some(running) => response.map(|response| response.map(|body| running.watch(body))),
-                        None => response,
-                    }
-                }
-            });
-            let stream = TokioIo::new(Deadlined { stream, limit: limits.write, waiting: None, _slot: slot });
-            let mut connection = pin!(builder.serve_connection_with_upgrades(stream, service));
-            let mut stopping = pin!(shutdown.begun());
-            let mut is_stopping = false;
-            // The version of HTTP is not known before the first bytes: until then no limit of HTTP/1 or HTTP/2 holds.
-            let mut first = pin!(sleep(limits.headers));
-            let mut is_first = true;
-            let period = limits.write / 4;
-            let mut ticks = interval_at(Instant::now() + period, period);
-            loop {
-                tokio::select! {
-                    _ = connection.as_mut() => break,
-                    () = &mut stopping, if !is_stopping => {
-                        is_stopping = true;
-                        connection.as_mut().graceful_shutdown();
-                    }
-                    () = &mut first, if is_first => {
-                        is_first = false;
-                        if !has_asked.load(Ordering::Relaxed) {
-                            break;
-                        }
-                    }
-                    _ = ticks.tick() => {
-                        let idle = requests.idle();
-                        // A client that does not close after GOAWAY is cut off.
-                        if requests.longest_stall() > limits.write || idle > limits.headers + limits.write {
-                            break;
-                        }
-                        if idle > limits.headers && !is_stopping {
-                            is_stopping = true;
-                            connection.as_mut().graceful_shutdown();
-                        }
-                    }
-                }
-            }
-        });
+        let stream = Deadlined::new(socket, limits.write, slot);
+        let connection = Connection { router, builder: builder.clone(), limits, shutdown: shutdown.clone() };
+        match tls.clone() {
+            None => tokio::spawn(connection.serve(stream)),
+            Some(tls) => tokio::spawn(connection.serve_encrypted(stream, tls)),
+        };
     }
     drop(listener);
     // All of them: every connection has ended, WebSockets too.
     let _ = slots.acquire_many(limits.max).await;
+}
+
+/// What a connection is served with.
+struct Connection {
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    limits: Limits,
+    shutdown: Shutdown,
+}
+
+impl Connection {
+    /// Serves a connection once its client has agreed on keys.
+    async fn serve_encrypted<S>(self, stream: S, tls: Arc<Tls>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let agreed = tokio::select! {
+            agreed = timeout(self.limits.handshake, tls.acceptor().accept(stream)) => agreed,
+            () = self.shutdown.begun() => return,
+        };
+        match agreed {
+            Ok(Ok(stream)) => self.serve(stream).await,
+            // Scanners and clients without the certificate that they need: their messages are theirs.
+            Ok(Err(error)) => tracing::debug!(%error, "a connection was not encrypted"),
+            Err(_) => tracing::debug!("a connection was not encrypted in time"),
+        }
+    }
+
+    async fn serve<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { router, builder, limits, shutdown } = self;
+        let (requests, has_asked) = (Requests::default(), Arc::new(AtomicBool::new(false)));
+        let service = service_fn(|request: Request<Incoming>| {
+            has_asked.store(true, Ordering::Relaxed);
+            let running = (request.version() == Version::HTTP_2).then(|| requests.begin());
+            let answered = router.clone().oneshot(request.map(Body::new));
+            async move {
+                let response = answered.await;
+                match running {
+                    Some(running) => response.map(|response| response.map(|body| running.watch(body))),
+                    None => response,
+                }
+            }
+        });
+        let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+        let mut stopping = pin!(shutdown.begun());
+        let mut is_stopping = false;
+        // The version of HTTP is not known before the first bytes: until then no limit of HTTP/1 or HTTP/2 holds.
+        let mut first = pin!(sleep(limits.headers));
+        let mut is_first = true;
+        let period = limits.write / 4;
+        let mut ticks = interval_at(Instant::now() + period, period);
+        loop {
+            tokio::select! {
+                _ = connection.as_mut() => break,
+                () = &mut stopping, if !is_stopping => {
+                    is_stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = &mut first, if is_first => {
+                    is_first = false;
+                    if !has_asked.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+                _ = ticks.tick() => {
+                    let idle = requests.idle();
+                    // A client that does not close after GOAWAY is cut off.
+                    if requests.longest_stall() > limits.write || idle > limits.headers + limits.write {
+                        break;
+                    }
+                    if idle > limits.headers && !is_stopping {
+                        is_stopping = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Whether accepting failed since the client has gone.
@@ -314,75 +352,11 @@ impl Drop for Watched {
     }
 }
 
-/// A stream whose writes fail if the client takes nothing for too long. It applies to all writes: nothing else is
-/// asked while a socket is full.
-struct Deadlined<S> {
-    stream: S,
-    limit: Duration,
-    /// Set while a write is waiting.
-    waiting: Option<Pin<Box<Sleep>>>,
-    /// Its place among the connections. A WebSocket keeps the stream after the connection's future has ended.
-    _slot: OwnedSemaphorePermit,
-}
-
-impl<S> Deadlined<S> {
-    /// Passes on a result of the stream, and fails if it has been pending for too long.
-    fn within<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.waiting = None;
-            return polled;
-        }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + limit)));
-        ready!(waiting.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Deadlined<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Deadlined<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.within(context, polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.within(context, polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_flush(context);
-        // A flush of a socket does nothing: it does not show that the client reads.
-        match polled {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            polled => self.within(context, polled),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.within(context, polled)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         convert::Infallible,
+        net::SocketAddr,
         sync::atomic::{AtomicUsize, Ordering},
     };
 
@@ -390,11 +364,10 @@ mod tests {
     use futures_util::stream;
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpStream,
-        time::timeout,
+        net::{TcpSocket, TcpStream},
     };
 
-    use super::*;
+    use super::{socket::SEND_BUFFER, *};
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -407,7 +380,7 @@ mod tests {
         }
     }
 
-    async fn start(limits: Limits) -> (SocketAddr, Arc<AtomicUsize>) {
+    fn router() -> (Router, Arc<AtomicUsize>) {
         let bodies = Arc::new(AtomicUsize::new(0));
         let counted = bodies.clone();
         let endless = async move || {
@@ -424,9 +397,14 @@ mod tests {
             .route("/socket", get(upgrade))
             .route("/late", get(async || sleep(Duration::from_millis(800)).await))
             .route("/slow", get(async || Response::new(Body::from_stream(stream::unfold(0, slowly)))));
-        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        (router, bodies)
+    }
+
+    async fn start(limits: Limits) -> (SocketAddr, Arc<AtomicUsize>) {
+        let (router, bodies) = router();
+        let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, router, limits, Shutdown::default()));
+        tokio::spawn(serve(listener.into(), None, router, limits, Shutdown::default()));
         (address, bodies)
     }
 
@@ -543,7 +521,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_system_keeps_little_of_what_a_slow_client_has_not_read() {
-        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let buffer = TcpSocket::from_std_stream(accepted.into_std().unwrap()).send_buffer_size().unwrap();
@@ -608,5 +586,66 @@ mod tests {
             };
             timeout(LONG, again).await.unwrap();
         }
+    }
+
+    /// Serves an endless answer over TLS. Returns its address, its bodies, and what a client needs.
+    async fn start_encrypted(limits: Limits) -> (SocketAddr, Arc<AtomicUsize>, Arc<rustls::RootCertStore>) {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (cert, key) = (directory.path().join("cert"), directory.path().join("key"));
+        std::fs::write(&cert, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        let files = tls::TlsArgs { tls_cert: Some(cert), tls_key: Some(key), client_ca: None };
+        let tls = Arc::new(files.open().unwrap().unwrap());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(made.cert.der().clone()).unwrap();
+        let (router, bodies) = router();
+        let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener.into(), Some(tls), router, limits, Shutdown::default()));
+        (address, bodies, Arc::new(roots))
+    }
+
+    async fn connect(
+        address: SocketAddr,
+        roots: &Arc<rustls::RootCertStore>,
+        protocol: &[u8],
+    ) -> tokio_rustls::client::TlsStream<TcpStream> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = config.unwrap().with_root_certificates(roots.clone()).with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = TcpStream::connect(address).await.unwrap();
+        connector.connect("localhost".try_into().unwrap(), stream).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn over_tls_a_client_chooses_its_version_of_http_and_one_that_does_not_read_is_cut_off() {
+        let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+        let (address, bodies, roots) = start_encrypted(limits).await;
+        let http2 = connect(address, &roots, b"h2").await;
+        assert_eq!(http2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let mut stalled = connect(address, &roots, b"http/1.1").await;
+        stalled.write_all(b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        until(|| bodies.load(Ordering::SeqCst) == 1).await;
+        until(|| bodies.load(Ordering::SeqCst) == 0).await;
+    }
+
+    #[tokio::test]
+    async fn a_client_that_agrees_on_no_keys_is_cut_off() {
+        let limits = Limits { handshake: Duration::from_millis(100), ..Limits::default() };
+        let (address, _, roots) = start_encrypted(limits.with_max(1)).await;
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        let _ = timeout(LONG, silent.read_to_end(&mut Vec::new())).await.unwrap();
+        // Its place is free again.
+        let again = async {
+            let mut next = connect(address, &roots, b"http/1.1").await;
+            next.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+            let mut part = [0; 12];
+            next.read_exact(&mut part).await.unwrap();
+            assert_eq!(&part, b"HTTP/1.1 200");
+        };
+        timeout(LONG, again).await.unwrap();
     }
 }

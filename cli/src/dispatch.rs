@@ -13,19 +13,19 @@ use crate::commands::deadletters;
 use crate::commands::remote;
 #[cfg(feature = "opensearch")]
 use crate::commands::search_index;
-#[cfg(feature = "serve")]
-use crate::serve;
 use crate::{
     args::{Cli, Command},
     commands::{
-        branch, config, create, diff, doctor, lease, leases, lifecycle, list, push, search, service, show, status, top,
-        transaction, watch,
+        branch, config, create, diff, doctor, lease, leases, lifecycle, list, login, push, search, service, show,
+        status, top, transaction, watch,
     },
     failure::Failure,
     options::{ArchiveArgs, Missing},
     output::Output,
     session::Session,
 };
+#[cfg(feature = "serve")]
+use crate::{commands::token, serve};
 
 /// Runs the command of the command line.
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
@@ -78,6 +78,9 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Init => return service::init(&target, Output::new(json)).await,
         Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
         Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
+        #[cfg(feature = "serve")]
+        Command::Token(command) => return token::run(command, Output::new(json)),
+        Command::Login(args) => return login::run(args, Output::new(json)).await,
         Command::Openapi => return service::openapi(),
         #[cfg(feature = "graphql")]
         Command::GraphqlSchema => return service::graphql_schema(),

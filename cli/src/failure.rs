@@ -141,6 +141,16 @@ pub enum Failure {
     /// A nameservice cannot be opened or used.
     #[error(transparent)]
     Library(#[from] nameservice::Error),
+    /// An OpenID provider has given no token.
+    #[error("no token from {url}: {reason}")]
+    Provider {
+        /// The provider.
+        url: String,
+        /// What it says, or why it does not answer.
+        reason: String,
+        /// Whether it has answered.
+        is_there: bool,
+    },
     /// A position that the feed has not reached.
     #[error("position {position} is beyond the end of the feed, whose oldest position is {oldest}")]
     BeyondEnd {
@@ -162,11 +172,20 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
+            // The reader has closed the pipe.
+            _ if self.is_closed_pipe() => 0,
             Self::Usage(_) => USAGE,
             Self::Rejected(problem) => code_of_status(problem.status),
             Self::Answered { status, .. } => code_of_status(*status),
             Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } | Self::Differs(_) => CONFLICT,
             Self::BeyondEnd { .. } => BEYOND_END,
+            Self::Provider { is_there, .. } => {
+                if *is_there {
+                    NOT_ALLOWED
+                } else {
+                    UNAVAILABLE
+                }
+            }
             Self::Ended(code) => *code,
             // Like shells, distinguishes a missing program from a file that cannot be executed.
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
@@ -194,8 +213,6 @@ impl Failure {
             }
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
-            // The reader has closed the pipe.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::BadAnswer(_)
             | Self::Library(_)
             | Self::Open(_)
@@ -211,9 +228,15 @@ impl Failure {
 
     /// Returns whether nothing is to be printed: it has already been printed, or the reader is gone.
     pub fn is_silent(&self) -> bool {
+        matches!(self, Self::Ended(_)) || self.is_closed_pipe()
+    }
+
+    /// Whether the reader of stdout has closed it, as `head` does.
+    fn is_closed_pipe(&self) -> bool {
         match self {
             Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Ended(_) => true,
+            #[cfg(feature = "sync")]
+            Self::Sync(SyncError::Stream(error)) => error.kind() == io::ErrorKind::BrokenPipe,
             _ => false,
         }
     }

@@ -10,6 +10,8 @@ mod archives;
 mod archives;
 pub mod args;
 #[cfg(feature = "serve")]
+mod backups;
+#[cfg(feature = "serve")]
 pub mod base_path;
 pub mod child;
 pub mod client;
@@ -17,7 +19,7 @@ pub mod commands;
 #[cfg(any(feature = "archive", feature = "migration", feature = "opensearch"))]
 mod connected;
 #[cfg(feature = "serve")]
-mod connections;
+pub mod connections;
 #[cfg(feature = "dynamodb")]
 pub mod consumer;
 #[cfg(all(feature = "serve", not(feature = "dynamodb")))]
@@ -46,6 +48,8 @@ pub mod serve;
 mod session;
 #[cfg(feature = "migration")]
 mod shown_source;
+#[cfg(feature = "serve")]
+mod supervisor;
 #[cfg(feature = "dynamodb")]
 pub mod table;
 pub mod target;

@@ -112,7 +112,9 @@ impl Entries {
             Format::Csv => csv(if self.has_begun { &[] } else { self.columns }, self.columns, entries)?,
         };
         self.has_begun = true;
-        if !text.is_empty() {
+        if !text.is_empty() && self.format == Format::Csv {
+            output::print_values(&text)?;
+        } else if !text.is_empty() {
             output::print(&text)?;
         }
         Ok(true)

@@ -59,15 +59,15 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Connection options")]
 pub struct TargetArgs {
-    /// The nameservice, by its URL: https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…,
-    /// az://…, embedded:DIR, or (serve) memory:
+    /// The nameservice, by its URL: https://HOST, http://HOST, unix:PATH, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX,
+    /// gs://…, az://…, embedded:DIR, or (serve) memory:
     #[arg(long, global = true, value_name = "URL", conflicts_with_all = ["url", "endpoint_url", "aws", "data", "table"])]
     pub at: Option<Place>,
     /// The nameservice that a Fluree server with this connection file (JSON-LD) uses
     #[cfg(feature = "files")]
     #[arg(long, global = true, value_name = "FILE", conflicts_with_all = ["at", "url", "endpoint_url", "aws", "data", "table"])]
     pub fluree_config: Option<PathBuf>,
-    /// The service to talk to [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
+    /// The service to talk to, http://…, https://… or unix:PATH [env: NAMESERVICE_URL] [default: http://127.0.0.1:8080]
     // Read from the environment by hand, so that a table on the command line takes precedence.
     #[arg(long, global = true, value_name = "URL")]
     pub url: Option<String>,

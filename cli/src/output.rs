@@ -1,8 +1,9 @@
 //! What the commands print: sentences and tables for people, the service's JSON for programs.
 
 use std::{
+    borrow::Cow,
     fmt::Write as _,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
 };
 
 use comfy_table::{Table, presets};
@@ -51,8 +52,17 @@ impl Output {
     }
 }
 
-/// Prints to stdout, with a line end.
+/// Prints to stdout, with a line end. Characters that a terminal would obey or hide are escaped.
 pub fn print(text: &str) -> Result<(), Failure> {
+    print_as_it_is(&visible(text))
+}
+
+/// Prints values that a program reads and in which nothing can be escaped, such as CSV. On a terminal they are escaped all the same.
+pub fn print_values(text: &str) -> Result<(), Failure> {
+    if io::stdout().is_terminal() { print(text) } else { print_as_it_is(text) }
+}
+
+fn print_as_it_is(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let text = text.trim_end_matches('\n');
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Failure::Output)
@@ -60,7 +70,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints to stderr. If even that is closed, the text is lost.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible(text));
 }
 
 /// Prints why a command failed: as a problem document for a program, or in words.
@@ -82,7 +92,14 @@ pub fn usage(detail: &str) -> String {
 }
 
 fn words_of(failure: &Failure, palette: Palette) -> String {
-    let reason = chain(failure);
+    let reason = match failure.problem() {
+        // The service names its route, which a command does not have.
+        Some(problem) if problem.kind() == Some(ProblemKind::Protected) => {
+            let detail = problem.detail.split(" An administrator can unprotect it").next().unwrap_or_default();
+            format!("{detail} An administrator can unprotect it: `nameservice unprotect`")
+        }
+        _ => chain(failure),
+    };
     let reason: Vec<_> = reason.lines().map(str::trim).collect();
     let mut words = format!("{} {}", palette.bad("error:"), clean(&reason.join(" ")));
     let Some(problem) = failure.problem() else { return words };
@@ -414,12 +431,36 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// Escapes control characters, which could control a terminal.
+/// Escapes characters that could control a terminal, or make it show another text than there is.
 pub fn clean(text: &str) -> String {
-    if !text.chars().any(char::is_control) {
+    let misleads = |c: char| c.is_control() || is_hidden(c);
+    if !text.chars().any(misleads) {
         return text.to_owned();
     }
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    text.chars().map(|c| if misleads(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// Whether a character is none to see, and may be in JSON as it is: DEL, the controls of eight bits, separators, and marks that
+/// change the direction of a text.
+fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}'
+    )
+}
+
+/// Escapes hidden characters as JSON does, so that a document stays the same for a program.
+fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
+        return text.into();
+    }
+    text.chars().map(|c| if is_hidden(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }).collect()
 }
 
 /// A table with titles, flush left.
@@ -457,6 +498,17 @@ mod tests {
     use super::*;
 
     const ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+
+    #[test]
+    fn what_a_terminal_would_obey_or_hide_is_escaped_and_json_stays_the_same() {
+        let hostile = "a\u{9b}31m\u{7f}\u{202e}b\u{2066}\u{1b}[0mé漢👩‍👧";
+        let shown = clean(hostile);
+        assert_eq!(shown, "a\\u{9b}31m\\u{7f}\\u{202e}b\\u{2066}\\u{1b}[0mé漢👩‍👧");
+        let document = json!({ "payload": hostile });
+        let printed = visible(&document.to_string()).into_owned();
+        assert!(!printed.chars().any(|c| c.is_control() || is_hidden(c)), "{printed}");
+        assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), document);
+    }
 
     #[test]
     fn values_are_shown_in_words() {

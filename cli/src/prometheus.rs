@@ -23,7 +23,7 @@ use nameservice_http::{
 };
 use tokio::net::TcpListener;
 
-use crate::upstream::Upstream;
+use crate::{backups::Backups, upstream::Upstream};
 
 /// From a read out of memory to a long poll.
 const SECONDS: [f64; 14] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
@@ -89,6 +89,12 @@ fn describe() {
         "Changes that were not published to subscriptions of GraphQL on AWS"
     );
     describe_gauge!("nameservice_replica_age_seconds", Unit::Seconds, "How old what a replica answers is at most");
+    describe_gauge!(
+        "nameservice_backup_age_seconds",
+        Unit::Seconds,
+        "Since the last backup, or since the start if there is none"
+    );
+    describe_counter!("nameservice_backup_failures_total", "Backups that failed, and are tried again");
     describe_histogram!(
         "nameservice_log_commit_duration_seconds",
         Unit::Seconds,
@@ -119,12 +125,13 @@ fn describe() {
 pub(crate) struct Sampled {
     app: App,
     upstream: Option<Upstream>,
+    backups: Option<Backups>,
 }
 
 impl Sampled {
-    /// Returns the gauges of a service and, if it is a replica, of its upstream.
-    pub(crate) fn new(app: App, upstream: Option<Upstream>) -> Self {
-        Self { app, upstream }
+    /// Returns the gauges of a service and, if it has them, of its upstream and its backups.
+    pub(crate) fn new(app: App, upstream: Option<Upstream>, backups: Option<Backups>) -> Self {
+        Self { app, upstream, backups }
     }
 }
 
@@ -162,11 +169,14 @@ pub(crate) async fn serve(listener: TcpListener, sampled: Sampled) -> io::Result
     axum::serve(listener, router(sampled)).await
 }
 
-async fn text(State(Sampled { app, upstream }): State<Sampled>) -> Response {
+async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Response {
     let Some(recorder) = RECORDER.as_ref() else { return StatusCode::NOT_FOUND.into_response() };
     app.sample().await;
     if let Some(upstream) = upstream {
         upstream.sample();
+    }
+    if let Some(backups) = backups {
+        backups.sample();
     }
     recorder.run_upkeep();
     ([(header::CONTENT_TYPE, TEXT)], recorder.render()).into_response()
@@ -201,6 +211,7 @@ mod tests {
             include_str!("../../shared/projector/src/projector.rs"),
             include_str!("../../functions/stream_consumer/src/lib.rs"),
             include_str!("upstream.rs"),
+            include_str!("backups.rs"),
         ];
         let measured: BTreeSet<_> = measured.iter().flat_map(|source| names(source)).collect();
         for name in &described {

@@ -24,7 +24,7 @@ use crate::{
     routes,
 };
 
-const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+pub(crate) const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 const URL_VARIABLE: &str = "NAMESERVICE_URL";
 /// The table that Fluree uses by default.
 const DEFAULT_TABLE: &str = "fluree-nameservice";

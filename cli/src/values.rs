@@ -10,7 +10,7 @@ use std::{
 use jiff::{Span, SpanRelativeTo};
 use nameservice_api::requests::HeadValue;
 use nameservice_http::freshness::MAX_WAIT_SECONDS;
-use nameservice_model::{Address, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
+use nameservice_model::{Address, AddressGlob, ContentId, LeaseName, MAX_TTL_SECONDS, MIN_TTL_SECONDS, Object};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, SeqAccess, Visitor},
@@ -93,6 +93,16 @@ pub fn retention(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How often something is done: `15m`, `1h`, `1d`, or a number of seconds; a second or longer.
+pub fn period(text: &str) -> Result<Duration, String> {
+    let period = match text.parse::<u32>() {
+        Ok(seconds) => Some(Duration::from_secs(u64::from(seconds))),
+        Err(_) => duration(text),
+    };
+    let period = period.ok_or_else(|| wrong(text, "a number of seconds"))?;
+    if period.as_secs() == 0 { Err("it must be at least 1s".to_owned()) } else { Ok(period) }
+}
+
 /// An address to listen on: `127.0.0.1:8080`, `localhost:8080`, `:8080` or `8080`. Without a host it is the loopback
 /// address, which other machines cannot reach.
 pub fn listen(text: &str) -> Result<SocketAddr, String> {
@@ -127,6 +137,11 @@ pub fn branch_address(text: &str) -> Result<Address, String> {
 /// The name of a lease.
 pub fn lease_name(text: &str) -> Result<LeaseName, String> {
     LeaseName::parse(text).map_err(|error| error.to_string())
+}
+
+/// A pattern of addresses.
+pub fn glob(text: &str) -> Result<AddressGlob, String> {
+    AddressGlob::parse(text).map_err(|error| error.to_string())
 }
 
 /// How long a lease may last, in seconds.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     confirm,
-    list::{Pages, follow},
+    list::{Limit, Pages, follow},
 };
 use crate::{
     client::{Request, write},
@@ -92,7 +92,8 @@ async fn create(session: &Session, args: BranchCreateArgs) -> Result<(), Failure
 
 async fn list(session: &Session, name: &str, format: FormatArgs) -> Result<(), Failure> {
     let format = format.wanted(session.output)?;
-    let Pages { items, .. } = follow(session, None, None, || Request::get("branches").rest(name), |_| true).await?;
+    let Pages { items, .. } =
+        follow(session, Limit::default(), None, || Request::get("branches").rest(name), |_| true).await?;
     lists::print(format, RECORDS, &items, || json!({"branches": items}), || output::records(&items))
 }
 

@@ -17,8 +17,10 @@ pub(super) fn ask(address: &Address, what: &str) -> Result<(), Failure> {
     asked.and_then(|()| stderr.flush()).map_err(Failure::Output)?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer).map_err(Failure::Output)?;
-    match Address::parse(answer.trim()) {
-        Ok(confirmed) if confirmed == *address => Ok(()),
+    // A name may begin or end with a space.
+    let line = answer.trim_end_matches(['\n', '\r']);
+    match [line, line.trim()].map(Address::parse) {
+        [Ok(confirmed), _] | [_, Ok(confirmed)] if confirmed == *address => Ok(()),
         _ => Err(Failure::Usage("nothing was done: that is not the address".into())),
     }
 }

@@ -137,6 +137,11 @@ fn differences(before: &State, after: &State) -> Vec<Value> {
         let paths: std::collections::BTreeSet<_> = left.keys().chain(right.keys()).collect();
         for path in paths {
             let (before, after) = (left.get(path), right.get(path));
+            // Absent, and null, are both nothing.
+            let is_nothing = |value: Option<&Value>| value.is_none_or(Value::is_null);
+            if is_nothing(before) && is_nothing(after) {
+                continue;
+            }
             if before != after {
                 found.push(json!({"concern": concern, "path": path, "before": before, "after": after}));
             } else if after.is_some_and(is_redacted) {

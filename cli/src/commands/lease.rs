@@ -37,7 +37,7 @@ use crate::{
     session::Session,
 };
 
-use args::{ADDRESS, HOLDER, NAME, TOKEN};
+use args::{ADDRESS, HOLDER, NAME, TOKEN, Wait};
 pub use args::{
     ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
 };
@@ -118,7 +118,8 @@ async fn show(session: &Session, address: &Address) -> Result<(), Failure> {
 }
 
 async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure> {
-    let LeaseRunArgs { holder, term, wait, on_failure, address, command } = args;
+    let (address, wait) = args.record_and_wait()?;
+    let LeaseRunArgs { holder, term, on_failure, command, .. } = args;
     let request = request(&holder, &term)?;
     // Checked before the lease is taken: an invalid state is a mistake on the command line.
     if let Some(state) = &on_failure {
@@ -175,10 +176,14 @@ async fn acquire(
     session: &Session,
     address: &Address,
     request: &LeaseRequest,
-    wait: bool,
+    wait: Wait,
     signals: &mut Signals,
 ) -> Result<LeaseKeeper<Client>, Failure> {
     let mut noted = false;
+    let until = match wait {
+        Wait::For(limit) => Some(Instant::now() + limit),
+        Wait::Not | Wait::Forever => None,
+    };
     loop {
         let asked = Instant::now();
         let wanted = ask(address, &Wanted::new(request, None), &KeyArgs::default());
@@ -204,14 +209,20 @@ async fn acquire(
         };
         let again = match answer {
             Ok(held) => return Ok(keeper(held.value)),
-            Err(Failure::Rejected(problem)) if wait && problem.kind() == Some(ProblemKind::LeaseHeld) => {
+            Err(Failure::Rejected(problem))
+                if wait != Wait::Not
+                    && until.is_none_or(|until| Instant::now() < until)
+                    && problem.kind() == Some(ProblemKind::LeaseHeld) =>
+            {
                 let lease = problem.members.get("lease").and_then(|lease| Lease::deserialize(lease).ok());
                 if !noted {
                     let by = lease.as_ref().map_or_else(|| problem.detail.clone(), output::lease);
                     output::note(&format!("waiting: {address} is locked: {by}"));
                     noted = true;
                 }
-                ask_again(lease.as_ref())
+                // At the end of the wait, it is asked once more.
+                let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+                ask_again(lease.as_ref()).min(left)
             }
             Err(failure) => return Err(failure),
         };

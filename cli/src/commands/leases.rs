@@ -8,7 +8,7 @@ use nameservice_api::leases::Lease;
 use nameservice_model::is_lease_member;
 use serde_json::{Value, json};
 
-use super::list::{Pages, follow};
+use super::list::{Limit, Pages, follow};
 use crate::{
     client::Request,
     failure::Failure,
@@ -59,7 +59,7 @@ pub(crate) async fn run(session: &Session, args: LeasesArgs) -> Result<(), Failu
     let prefix = args.prefix.as_deref().filter(|prefix| !prefix.is_empty());
     let request = || Request::get("records").query("view", Some("full")).query("prefix", prefix);
     let Pages { items, .. } =
-        follow(session, None, None, request, |record| lease_of(&record["status"]).is_some()).await?;
+        follow(session, Limit::default(), None, request, |record| lease_of(&record["status"]).is_some()).await?;
     let mut leases = held(&items, now());
     leases.retain(|lease| {
         (args.expired || lease["seconds_left"].as_i64().is_some_and(|left| left > 0))

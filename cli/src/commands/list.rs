@@ -47,7 +47,7 @@ pub struct ListArgs {
     /// Only retracted (or, with =false, only live) records
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub retracted: Option<bool>,
-    /// Show whole records, with state, head and index
+    /// Read whole records, with state, head and index, also for --json and other formats; tables show them anyway
     #[arg(long)]
     pub full: bool,
     /// The maximum number of records [default: all]
@@ -96,10 +96,19 @@ struct Page {
     position: Option<u64>,
 }
 
-/// Reads pages until there are `limit` items, or no more.
+/// How many entries to read.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Limit {
+    /// All if `None`.
+    pub(super) records: Option<u64>,
+    /// Whether some of what the service lists is not wanted: then pages are full, however few entries are.
+    pub(super) is_filtered: bool,
+}
+
+/// Reads pages until there are as many wanted items, or no more.
 pub(super) async fn follow(
     session: &Session,
-    limit: Option<u64>,
+    Limit { records: limit, is_filtered }: Limit,
     mut cursor: Option<String>,
     request: impl Fn() -> Request,
     wanted: impl Fn(&Value) -> bool,
@@ -107,8 +116,18 @@ pub(super) async fn follow(
     let (mut items, mut read, mut bar) = (Vec::new(), 0, None);
     loop {
         let left = limit.map_or(MAX_PAGE, |limit| limit.saturating_sub(items.len() as u64));
-        let request = request().query("limit", Some(left.min(MAX_PAGE))).query("cursor", cursor.as_deref());
-        let Page { records, cursor: next, position } = session.send::<Page>(request).await?.value;
+        let page = async |size: u64| {
+            let request = request().query("limit", Some(size)).query("cursor", cursor.as_deref());
+            Ok::<_, Failure>(session.send::<Page>(request).await?.value)
+        };
+        let mut listed = page(if is_filtered { MAX_PAGE } else { left.min(MAX_PAGE) }).await?;
+        if let Some(last) = last_of(&listed.records, left, &wanted)
+            && last < listed.records.len()
+        {
+            // Up to the last that is wanted, for a cursor that continues right after it.
+            listed = page(last as u64).await?;
+        }
+        let Page { records, cursor: next, position } = listed;
         read += records.len() as u64;
         items.extend(records.into_iter().filter(&wanted));
         cursor = next;
@@ -122,9 +141,17 @@ pub(super) async fn follow(
     }
 }
 
+/// Returns how many entries of a page hold this many wanted ones; `None` if the page does not have more.
+fn last_of(records: &[Value], wanted_ones: u64, wanted: impl Fn(&Value) -> bool) -> Option<usize> {
+    let index = usize::try_from(wanted_ones).ok()?.checked_sub(1)?;
+    records.iter().enumerate().filter(|(_, record)| wanted(record)).nth(index).map(|(at, _)| at + 1)
+}
+
 pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
+    let format = args.format.wanted(session.output)?;
+    let is_shown = format == Format::Table && !args.count;
+    let full = args.full || is_shown || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
     let request = || {
-        let full = args.full || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
         Request::get("records")
             .query("kind", args.kind)
             .query("prefix", args.prefix.as_deref().filter(|prefix| !prefix.is_empty()))
@@ -141,9 +168,10 @@ pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         let matches = |glob: &AddressGlob| Address::parse(address).is_ok_and(|address| glob.matches(&address));
         patterns.is_empty() || patterns.iter().any(matches)
     };
-    let format = args.format.wanted(session.output)?;
     // To be sorted or counted, the list is read to its end first.
     let limit = args.limit.filter(|_| args.sort.is_none() && !args.count);
+    // The service finds one name by itself; of the records of others, most may not match.
+    let limit = Limit { records: limit, is_filtered: !patterns.is_empty() };
     let mut pages = follow(session, limit, args.cursor.clone(), request, wanted).await?;
     if args.count {
         let count = pages.items.len();
@@ -186,7 +214,7 @@ fn state(status: Option<&Status>) -> String {
 
 pub(crate) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
     let format = format.wanted(session.output)?;
-    let pages = follow(session, None, None, || Request::get("snapshot"), |_| true).await?;
+    let pages = follow(session, Limit::default(), None, || Request::get("snapshot"), |_| true).await?;
     show(format, pages)
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod lease;
 pub(crate) mod leases;
 pub(crate) mod lifecycle;
 pub(crate) mod list;
+pub(crate) mod login;
 pub(crate) mod push;
 #[cfg(feature = "remotes")]
 pub(crate) mod remote;
@@ -26,6 +27,8 @@ pub(crate) mod search_index;
 pub(crate) mod service;
 pub(crate) mod show;
 pub(crate) mod status;
+#[cfg(feature = "serve")]
+pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod transaction;
 pub(crate) mod watch;
@@ -47,6 +50,7 @@ pub use lease::{
 pub use leases::LeasesArgs;
 pub use lifecycle::{PurgeArgs, ResetArgs, RetractArgs};
 pub use list::{ListArgs, SortArg};
+pub use login::LoginArgs;
 pub use push::{ExpectArgs, PushCommand, PushHeadArgs, PushIndexArgs};
 #[cfg(feature = "remotes")]
 pub use remote::{RemoteCommand, RemoteMoveArgs};
@@ -56,6 +60,8 @@ pub use search_index::{SearchIndexArgs, SearchIndexCommand};
 pub use service::HealthArgs;
 pub use show::ShowArgs;
 pub use status::StatusArgs;
+#[cfg(feature = "serve")]
+pub use token::{TokenCommand, TokenKeysArgs, TokenMintArgs, TokenScope};
 pub use top::TopArgs;
 pub use transaction::{Operation, TransactionArgs};
 pub use watch::{ChangesArgs, FilterArgs, HistoryArgs, WatchArgs};

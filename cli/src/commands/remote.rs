@@ -217,6 +217,10 @@ fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {
     }
 }
 
+/// What to do about records that both sides have changed.
+const DIVERGED: &str = "diverged, and were left as they are. Decide for each: `reset` one side to the other's values and repeat this, \
+                        or repeat it with --by-watermark, by which the higher watermark wins";
+
 fn words(verb: &str, moved: &Moved) -> String {
     let mut words = format!("{} up to date", moved.up_to_date);
     let verb = if moved.dry_run { format!("would be {verb}") } else { verb.to_owned() };
@@ -224,7 +228,7 @@ fn words(verb: &str, moved: &Moved) -> String {
         (&verb, &moved.moved),
         ("behind the remote", &moved.behind),
         ("ahead of the remote", &moved.ahead),
-        ("diverged: nothing of them was written", &moved.diverged),
+        (DIVERGED, &moved.diverged),
         ("not comparable without their secrets, their configs left", &moved.unknown),
         ("changed on the other side meanwhile: fetch again", &moved.overtaken),
         ("purged on one side, left on the other", &moved.purged),

@@ -4,7 +4,8 @@ mod figures;
 mod screen;
 
 use std::{
-    io::{IsTerminal as _, stdout},
+    io::{self, IsTerminal as _, stdout},
+    pin::pin,
     time::{Duration, Instant},
 };
 
@@ -18,6 +19,8 @@ use self::{
     screen::{Key, Screen},
 };
 use super::leases::now;
+#[cfg(unix)]
+use crate::child::Signal;
 use crate::{client::Request, failure::Failure, output, session::Session};
 
 /// How often the screen is drawn.
@@ -52,9 +55,12 @@ pub(crate) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure>
     let (keys, mut pressed) = mpsc::channel(8);
     screen::listen(keys);
     let mut frame = interval(FRAME);
+    let mut stop = pin!(stopped().map_err(Failure::Watch)?);
     loop {
         tokio::select! {
             _ = frame.tick() => {}
+            // Dropping the screen restores the terminal.
+            code = &mut stop => return Err(Failure::Ended(code)),
             key = pressed.recv() => match key {
                 Some(Key::Redraw) => {}
                 Some(Key::Quit) | None => return Ok(()),
@@ -78,6 +84,23 @@ pub(crate) async fn run(session: &Session, args: TopArgs) -> Result<(), Failure>
         let lines = figures.text(Reading::Live, now(), Instant::now(), size);
         screen.draw(&lines).map_err(Failure::Output)?;
     }
+}
+
+/// Completes when a signal asks this program to end, with the code to exit with.
+fn stopped() -> io::Result<impl Future<Output = u8>> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let (mut terminate, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        Ok(async move {
+            tokio::select! {
+                _ = terminate.recv() => Signal::Terminate.exit_code(),
+                _ = hangup.recv() => Signal::HangUp.exit_code(),
+            }
+        })
+    }
+    #[cfg(not(unix))]
+    Ok(std::future::pending())
 }
 
 fn follow(session: &Session, prefix: Option<String>, position: u64) -> Follow {

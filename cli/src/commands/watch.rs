@@ -265,6 +265,18 @@ async fn position(session: &Session) -> Result<u64, Failure> {
 }
 
 pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), Failure> {
+    if let Some(after) = args.after {
+        // The history of a record does not say where the feed ends.
+        let request = Request::get("changes").query("after", Some(after)).query("limit", Some(1));
+        match session.send::<Changes>(request).await {
+            Err(failure) if gone(&failure).is_some_and(|oldest| oldest <= after) => {
+                let oldest = gone(&failure).unwrap_or_default();
+                return Err(Failure::BeyondEnd { position: after.saturating_add(1), oldest });
+            }
+            // Expired changes are not an error here, nor is a feed that the token does not cover.
+            _ => {}
+        }
+    }
     let (mut after, mut before) = (args.after, None);
     let mut found = Found::new(args.format.wanted(session.output)?);
     let mut left = args.limit.unwrap_or(u64::MAX);

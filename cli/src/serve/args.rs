@@ -9,7 +9,13 @@ use clap::{ArgGroup, Args};
 use nameservice::Place;
 
 use super::sign_in::SignInArgs;
-use crate::{base_path::BasePath, options::ArchiveArgs, values};
+use crate::{
+    backups::BackupArgs,
+    base_path::BasePath,
+    connections::{Listen, tls::TlsArgs},
+    options::ArchiveArgs,
+    values,
+};
 
 /// `serve`
 #[derive(Debug, Args)]
@@ -18,9 +24,12 @@ use crate::{base_path::BasePath, options::ArchiveArgs, values};
     group = ArgGroup::new("audiences").args(["audience", "any_audience"]).requires("jwks"),
 )]
 pub struct ServeArgs {
-    /// Where to listen: ADDRESS:PORT, localhost:PORT, or a port of this machine alone
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080", value_parser = values::listen)]
-    pub listen: SocketAddr,
+    /// Where to listen: ADDRESS:PORT, localhost:PORT, a port of this machine alone, or unix:PATH for a Unix socket
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: Listen,
+    /// The files of TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Keep everything in memory, and lose it on exit
     #[arg(long)]
     pub memory: bool,
@@ -60,6 +69,9 @@ pub struct ServeArgs {
     /// The sign-in of the console.
     #[command(flatten)]
     pub sign_in: SignInArgs,
+    /// Its backups.
+    #[command(flatten)]
+    pub backups: BackupArgs,
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,

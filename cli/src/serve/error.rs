@@ -1,8 +1,10 @@
 //! Why the service does not start, or has ended.
 
-use std::{io, net::SocketAddr};
+use std::io;
 
 use nameservice_model::BoxError;
+
+use crate::connections::{Listen, tls::TlsError};
 
 /// The reason why the service did not start, or has ended without being asked to.
 #[derive(Debug, thiserror::Error)]
@@ -10,22 +12,28 @@ use nameservice_model::BoxError;
 pub enum ServeError {
     /// The address is in use.
     #[error("{0} is in use: choose another address with --listen, or stop what listens there")]
-    InUse(SocketAddr),
+    InUse(Listen),
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {listen}")]
     Listen {
         /// The address.
-        address: SocketAddr,
+        listen: Listen,
         /// The cause.
         #[source]
         source: io::Error,
     },
+    /// The listening socket cannot be used.
+    #[error("the listening socket cannot be used")]
+    Listener(#[source] io::Error),
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Other machines could reach a service that requires no token.
     #[error(
-        "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require one token with \
-         --dev-token, or allow every request with --insecure"
+        "{0} can be reached from other machines: name the keys of callers' tokens with --jwks, require certificates of \
+         clients with --client-ca, or one token with --dev-token, or allow every request with --insecure"
     )]
-    Exposed(SocketAddr),
+    Exposed(Listen),
     /// The key set is missing or cannot be used.
     #[error("cannot use the keys in {place}")]
     Keys {
@@ -46,6 +54,6 @@ pub enum ServeError {
 impl ServeError {
     /// Whether only another command line would help.
     pub(crate) fn is_usage(&self) -> bool {
-        matches!(self, Self::Exposed(_) | Self::Keys { .. })
+        matches!(self, Self::Exposed(_) | Self::Keys { .. } | Self::Tls(_))
     }
 }

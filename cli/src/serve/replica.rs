@@ -6,18 +6,19 @@ use console_get::SignIn;
 use nameservice::Place;
 use nameservice_client::Http;
 use nameservice_embedded::Options;
-use nameservice_http::{App, Auth, CorsLayer};
+use nameservice_http::{App, Auth};
 use nameservice_sync::Replica;
 use tokio::net::TcpListener;
 
 use super::{ServeArgs, Settings, reload_on_hangup, shutdown_timeout, start_with, until};
 use crate::{
     archives::with_archive,
-    connections,
+    connections::Listener,
     failure::Failure,
     options::TargetArgs,
     output,
     prometheus::{self, Sampled},
+    supervisor::Supervisor,
     upstream::Upstream,
 };
 
@@ -27,14 +28,17 @@ pub(super) async fn run(
     url: &str,
     place: Place,
     target: &TargetArgs,
-    (listener, metrics): (TcpListener, Option<TcpListener>),
-    (auth, cors, sign_in): (Auth, Option<CorsLayer>, Option<SignIn>),
+    (listener, metrics): (Listener, Option<TcpListener>),
+    (auth, settings): (Auth, Settings),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let http = Http::new(url).map_err(|error| Failure::Usage(error.to_string()))?;
     let mut client = nameservice_client::Client::builder(url);
     if let Some(token) = &target.token {
         client = client.token(token.clone());
+    }
+    if args.backups.is_wanted() {
+        return Err(Failure::Usage("a replica is not backed up: back up what it is a replica of".into()));
     }
     let (client, options) = (client.build()?, Options::default().with_retention(args.feed_retention));
     let replica = match &place {
@@ -47,31 +51,17 @@ pub(super) async fn run(
         }
     };
     let names = Arc::new(replica.names().clone());
-    if let Auth::Verified(verifier) = &auth {
-        reload_on_hangup(verifier.clone())?;
-    }
+    reload_on_hangup(&auth)?;
     let app = with_archive(App::new(names.clone(), Arc::new(replica.clone()), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
-    let sampled = Sampled::new(app.clone(), Some(upstream.clone()));
+    let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None);
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
-    let (base_path, unmeasured, traced) = (args.base_path.clone(), args.no_metrics, args.is_traced());
-    let (origins, limits) = (args.cors_origin.clone(), connections::Limits::default().with_max(args.max_connections));
-    let upstream_of = Some(upstream.clone());
-    let settings = Settings {
-        cors,
-        origins,
-        limits,
-        base_path,
-        upstream: upstream_of,
-        unmeasured,
-        traced,
-        sign_in,
-        ..Settings::default()
-    };
-    let service = start_with(listener, app, settings)?;
+    let service = start_with(listener, app, Settings { upstream: Some(upstream.clone()), ..settings })?;
     let _ =
         output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));
+    let supervisor = Supervisor::ready();
     let ended = until(stop, upstream.ended()).await;
+    supervisor.stopping();
     service.stop_within(shutdown_timeout(&ended)).await;
     if let Some(metrics) = metrics {
         metrics.abort();

@@ -14,6 +14,8 @@ mod legacy;
 mod looking;
 mod migration;
 mod places;
+#[cfg(unix)]
+mod production;
 // The options of `script` are those of util-linux.
 #[cfg(target_os = "linux")]
 mod progress;
@@ -24,6 +26,7 @@ mod search;
 mod secrets;
 #[cfg(unix)]
 mod serving;
+mod terminal;
 mod traces;
 
 use std::{

@@ -62,7 +62,7 @@ impl fmt::Debug for Http {
 }
 
 impl Http {
-    /// Returns a transport to the service at this URL, which may end in a base path.
+    /// Returns a transport to the service at this URL, which may end in a base path, or at a Unix socket: `unix:PATH`.
     pub fn new(url: &str) -> Result<Self, TransportError> {
         Self::over(url, &Tls::default())
     }
@@ -70,6 +70,9 @@ impl Http {
     /// Returns the same transport over this TLS.
     pub(crate) fn over(url: &str, tls: &Tls) -> Result<Self, TransportError> {
         let client = client_over(url, tls)?;
+        if is_unix(url) {
+            return Ok(Self { client, base: "http://localhost".to_owned(), shown: url.to_owned() });
+        }
         let base = url.trim_end_matches('/').to_owned();
         let shown = ShownUrl(&base).to_string();
         Ok(Self { client, base, shown })
@@ -78,7 +81,9 @@ impl Http {
     /// Returns the transport without the credentials of its URL.
     #[must_use]
     pub fn without_credentials(mut self) -> Self {
-        self.base.clone_from(&self.shown);
+        if !is_unix(&self.shown) {
+            self.base.clone_from(&self.shown);
+        }
         self
     }
 
@@ -105,7 +110,12 @@ impl Http {
     }
 }
 
-/// Returns a client of HTTP for the host of this URL: with this program's TLS, and without a proxy if the host is this machine.
+/// Whether a URL names a Unix socket.
+fn is_unix(url: &str) -> bool {
+    url.starts_with("unix:")
+}
+
+/// Returns a client of HTTP for the host of this URL, or for this Unix socket: with this program's TLS, and without a proxy if the host is this machine.
 pub fn http_client(url: &str) -> Result<reqwest::Client, TransportError> {
     client_over(url, &Tls::default())
 }
@@ -114,6 +124,29 @@ fn client_over(url: &str, tls: &Tls) -> Result<reqwest::Client, TransportError> 
     let unusable =
         |reason: &str| TransportError::Invalid(format!("`{}` cannot be used as a URL: {reason}", ShownUrl(url)));
     const SCHEME: &str = "it must begin with http:// or https://";
+    // An error means that the embedding program has installed a provider already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .user_agent(concat!("nameservice/", env!("CARGO_PKG_VERSION")));
+    let built = |client: reqwest::ClientBuilder| client.build().map_err(|error| unusable(&chain(&error.without_url())));
+    // Without this, the system's certificates are loaded, and their absence is an error, though nothing needs them.
+    let plain = |client: reqwest::ClientBuilder| {
+        let roots = rustls::RootCertStore::empty();
+        client.tls_backend_preconfigured(
+            rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth(),
+        )
+    };
+    #[cfg(unix)]
+    if let Some(path) = url.strip_prefix("unix:") {
+        let path = std::path::Path::new(path);
+        return if path.as_os_str().is_empty() {
+            Err(unusable("it names no file: unix:PATH"))
+        } else {
+            built(plain(builder.unix_socket(path)))
+        };
+    }
     let parsed = reqwest::Url::parse(url).map_err(|error| match url.contains("://") {
         true => unusable(&error.to_string()),
         // The parser reports a relative URL.
@@ -122,12 +155,7 @@ fn client_over(url: &str, tls: &Tls) -> Result<reqwest::Client, TransportError> 
     if !matches!(parsed.scheme(), "http" | "https") {
         return Err(unusable(SCHEME));
     }
-    // An error means that the embedding program has installed a provider already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut client = reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .user_agent(concat!("nameservice/", env!("CARGO_PKG_VERSION")));
+    let mut client = builder;
     let local = match parsed.host_str() {
         Some("localhost") => true,
         Some(host) => host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback()),
@@ -137,17 +165,7 @@ fn client_over(url: &str, tls: &Tls) -> Result<reqwest::Client, TransportError> 
         // A proxy from the environment is not meant for requests to this machine.
         client = client.no_proxy();
     }
-    if parsed.scheme() == "http" {
-        // Without this, the system's certificates are loaded, and their absence is an error, though nothing needs them.
-        client = client.tls_backend_preconfigured(
-            rustls::ClientConfig::builder()
-                .with_root_certificates(rustls::RootCertStore::empty())
-                .with_no_client_auth(),
-        );
-    } else {
-        client = tls.apply(client)?;
-    }
-    client.build().map_err(|error| unusable(&chain(&error.without_url())))
+    built(if parsed.scheme() == "http" { plain(client) } else { tls.apply(client)? })
 }
 
 #[async_trait]

@@ -101,7 +101,7 @@ pub struct InvalidPlace {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-const SCHEMES: &str = "https://HOST, http://HOST, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…, \
+const SCHEMES: &str = "https://HOST, http://HOST, unix:PATH, dynamodb://TABLE, file:///DIR, s3://BUCKET/PREFIX, gs://…, az://…, \
                        embedded:DIR, memory:, dump:FILE, v1:TABLE, item:TABLE";
 
 impl FromStr for Place {
@@ -117,6 +117,8 @@ impl FromStr for Place {
                 Ok(Self::Service(url.to_owned()))
             }
             "http" | "https" => Err(invalid("it names no host".into())),
+            "unix" if rest.is_empty() => Err(invalid("it names no file: unix:PATH".into())),
+            "unix" => Ok(Self::Service(url.to_owned())),
             "dynamodb" => dynamodb(rest).map_err(invalid),
             "file" => directory(rest).map_err(invalid),
             "s3" => bucket(Cloud::S3, rest).map_err(invalid),

@@ -1,6 +1,6 @@
 //! The arguments of `lease`, and the claim of a push.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Duration};
 
 use clap::{Args, Subcommand};
 use nameservice_api::leases::Claim;
@@ -104,17 +104,50 @@ pub struct LeaseRunArgs {
     /// The duration.
     #[command(flatten)]
     pub term: TermArgs,
-    /// Wait until the lease is free
-    #[arg(long)]
-    pub wait: bool,
+    /// Wait until the lease is free, or for this long: 20, 20s, 5m
+    #[arg(long, value_name = "DURATION", num_args = 0..=1)]
+    pub wait: Option<Option<String>>,
     /// If the command fails, set this state before the lease is released
     #[arg(long, value_name = "STATE")]
     pub on_failure: Option<String>,
     /// The record
-    pub address: Address,
+    #[arg(required_unless_present = "wait")]
+    pub address: Option<Address>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// How long to wait for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Not at all.
+    Not,
+    /// Until it is free.
+    Forever,
+    /// At most this long.
+    For(Duration),
+}
+
+impl LeaseRunArgs {
+    /// Returns the record, and how long to wait. The text after `--wait` is a duration, or already the record.
+    pub(super) fn record_and_wait(&self) -> Result<(Address, Wait), Failure> {
+        let missing = || Failure::Usage("which record? lease run … ADDRESS -- COMMAND".into());
+        let named = || self.address.clone().ok_or_else(missing);
+        match &self.wait {
+            None => Ok((named()?, Wait::Not)),
+            Some(None) => Ok((named()?, Wait::Forever)),
+            Some(Some(text)) => match (values::period(text), &self.address) {
+                (Ok(limit), Some(address)) => Ok((address.clone(), Wait::For(limit))),
+                (Err(reason), Some(_)) => Err(Failure::Usage(format!("--wait: {reason}"))),
+                (Err(_), None) => {
+                    let address = Address::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
+                    Ok((address, Wait::Forever))
+                }
+                (Ok(_), None) => Err(missing()),
+            },
+        }
+    }
 }
 
 /// The lease and its holder.

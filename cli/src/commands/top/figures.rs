@@ -8,6 +8,7 @@ use std::{
 use nameservice_api::Record;
 use nameservice_model::{Change, ChangeKind, ChangePayload, ChangedPart, ConcernKind, RecordKind};
 use serde_json::{Value, json};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::{
     commands::leases::{lease_of, time_left},
@@ -224,7 +225,8 @@ impl Figures {
         let for_behind = behind.len().min(room - for_leases.min(room));
         let rows = leases.iter().take(for_leases).map(|(address, lease)| {
             let left = time_left(lease["expires_at"].as_i64().unwrap_or_default().saturating_sub(now));
-            format!("{left:>8}  {:<24}  {:<20}  {}", text(&lease["holder"]), text(&lease["name"]), clean(address))
+            let (holder, name) = (padded(&text(&lease["holder"]), 24), padded(&text(&lease["name"]), 20));
+            format!("{left:>8}  {holder}  {name}  {}", clean(address))
         });
         table(&mut lines, format!("LEASES {}", leases.len()), rows.collect(), leases.len());
         let rows = behind.iter().take(for_behind).map(|(address, seen)| {
@@ -236,8 +238,25 @@ impl Figures {
             lines.push(String::new());
             lines.push("q ends it".to_owned());
         }
-        lines.into_iter().map(|line| line.chars().take(width).collect()).collect()
+        // What is beyond the screen would scroll it.
+        lines.truncate(height);
+        lines.into_iter().map(|line| within(&line, width)).collect()
     }
+}
+
+/// Cuts a line to a number of cells: some characters take two, and some none.
+fn within(line: &str, cells: usize) -> String {
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= cells
+    };
+    line.chars().take_while(fits).collect()
+}
+
+/// Fills a text up to a number of cells.
+fn padded(text: &str, cells: usize) -> String {
+    format!("{text}{}", " ".repeat(cells.saturating_sub(text.width())))
 }
 
 fn table(lines: &mut Vec<String>, title: String, rows: Vec<String>, of: usize) {
@@ -256,6 +275,18 @@ mod tests {
     use nameservice_model::{Address, Identity};
 
     use super::*;
+
+    #[test]
+    fn lines_are_cut_and_filled_by_cells() {
+        assert_eq!(within("漢字ab", 5), "漢字a");
+        assert_eq!(within("漢字ab", 3), "漢");
+        assert_eq!(padded("漢", 4), "漢  ");
+        assert_eq!(padded("abcdef", 4), "abcdef");
+        for height in 1..20 {
+            let figures = Figures::new(Instant::now());
+            assert!(figures.text(Reading::Live, 0, Instant::now(), (20, height)).len() <= height, "{height}");
+        }
+    }
 
     fn change(
         position: u64,

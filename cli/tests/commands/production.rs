@@ -1,0 +1,391 @@
+//! `serve` as in production: TLS, a Unix socket, a supervisor, backups, tokens without an identity provider, and `login`.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::{
+        fs::{FileTypeExt as _, PermissionsExt as _},
+        net::{UnixDatagram, UnixStream},
+    },
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use reqwest::{Certificate, Client, Identity};
+
+use super::{replica::eventually, *};
+
+/// An authority, and what it has signed.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// Returns a certificate for this machine, and its key.
+    fn signed(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// The files of TLS in a directory of their own.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn of(authority: &Authority) -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        files.replace(authority);
+        files
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn replace(&self, authority: &Authority) {
+        let (cert, key) = authority.signed();
+        for (name, text) in [("cert", cert), ("key", key), ("ca", authority.pem())] {
+            fs::write(self.path(name), text).unwrap();
+        }
+    }
+}
+
+fn serve(options: &[&str], paths: &[(&str, PathBuf)]) -> Serving {
+    let mut command = program();
+    command.stderr(Stdio::null());
+    serve_with(command, options, paths)
+}
+
+fn serve_with(mut command: Command, options: &[&str], paths: &[(&str, PathBuf)]) -> Serving {
+    command.arg("serve").args(options);
+    for (option, path) in paths {
+        command.arg(option).arg(path);
+    }
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    let url = line.split_whitespace().nth(2).unwrap_or_default().trim_end_matches(',').to_owned();
+    std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    Serving { process, url }
+}
+
+fn trusting(authority: &Authority, identity: Option<(String, String)>) -> Client {
+    // Fails if another test of this process has installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let ca = Certificate::from_pem(authority.pem().as_bytes()).unwrap();
+    let mut client = Client::builder().no_proxy().tls_certs_only([ca]);
+    if let Some((cert, key)) = identity {
+        client = client.identity(Identity::from_pem(format!("{cert}{key}").as_bytes()).unwrap());
+    }
+    client.build().unwrap()
+}
+
+async fn until(holds: impl AsyncFn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed().as_secs() < 60, "it did not come about");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+async fn is_answered(client: &Client, url: &str) -> bool {
+    client.get(format!("{url}/v1/health")).send().await.is_ok_and(|answer| answer.status().is_success())
+}
+
+#[tokio::test]
+async fn over_tls_new_files_are_taken_and_bad_ones_are_not() {
+    let (first, second) = (Authority::new(), Authority::new());
+    let files = Files::of(&first);
+    let tls = [("--tls-cert", files.path("cert")), ("--tls-key", files.path("key"))];
+    let log = files.path("log");
+    let mut command = program();
+    command.stderr(fs::File::create(&log).unwrap());
+    let service = serve_with(command, &["--memory", "--listen", "127.0.0.1:0"], &tls);
+    assert!(service.url.starts_with("https://localhost:"), "{}", service.url);
+    // The command line trusts what the system trusts, or this file.
+    let done =
+        program().args(["--url", &service.url, "create", "mydb"]).env("SSL_CERT_FILE", files.path("ca")).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(is_answered(&trusting(&first, None), &service.url).await);
+    assert!(!is_answered(&trusting(&second, None), &service.url).await);
+    // Without TLS it does not answer.
+    let plain = service.url.replace("https", "http");
+    assert_eq!(run(&["--url", &plain], "health").0, 7);
+
+    fs::write(files.path("cert"), "no certificate").unwrap();
+    // The previous certificate stays.
+    until(async || {
+        assert!(is_answered(&trusting(&first, None), &service.url).await);
+        fs::read_to_string(&log).unwrap().contains("the previous ones stay in use")
+    })
+    .await;
+    files.replace(&second);
+    until(async || is_answered(&trusting(&second, None), &service.url).await).await;
+    assert!(!is_answered(&trusting(&first, None), &service.url).await);
+}
+
+#[tokio::test]
+async fn with_an_authority_only_clients_that_it_has_certified_connect() {
+    let (ours, clients, others) = (Authority::new(), Authority::new(), Authority::new());
+    let files = Files::of(&ours);
+    fs::write(files.path("clients"), clients.pem()).unwrap();
+    let tls = [("--tls-cert", "cert"), ("--tls-key", "key"), ("--client-ca", "clients")];
+    let tls = tls.map(|(option, name)| (option, files.path(name)));
+    // It needs neither tokens nor --insecure to listen on every address.
+    let service = serve(&["--memory", "--listen", "0.0.0.0:0"], &tls);
+    assert!(is_answered(&trusting(&ours, Some(clients.signed())), &service.url).await);
+    for stranger in [None, Some(others.signed())] {
+        assert!(!is_answered(&trusting(&ours, stranger), &service.url).await);
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_for_tls_are_bad_usage_and_named() {
+    let files = Files::of(&Authority::new());
+    let other = Files::of(&Authority::new());
+    fs::write(files.path("text"), "text").unwrap();
+    for (cert, key, words) in [
+        (files.path("none"), files.path("key"), "cannot read"),
+        (files.path("text"), files.path("key"), "has no certificate in PEM"),
+        (files.path("cert"), files.path("text"), "has no private key in PEM"),
+        (files.path("cert"), other.path("key"), "cannot be used with the key"),
+    ] {
+        let mut command = program();
+        command
+            .args(["serve", "--memory", "--listen", "127.0.0.1:0", "--tls-cert"])
+            .arg(cert)
+            .arg("--tls-key")
+            .arg(key);
+        let done = command.output().unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(2) && stderr.contains(words), "{words}: {stderr}");
+    }
+    assert_eq!(run(&[], "serve --memory --tls-cert a").0, 2);
+    assert_eq!(run(&[], "serve --memory --client-ca a").0, 2);
+}
+
+#[test]
+fn a_unix_socket_serves_the_same_commands_to_its_owner_and_group_and_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let url = format!("unix:{}", path.display());
+    let mut service = serve(&["--memory", "--listen", &url], &[]);
+    assert_eq!(service.url, url);
+    let file = fs::metadata(&path).unwrap();
+    assert!(file.file_type().is_socket());
+    assert_eq!(file.permissions().mode() & 0o777, 0o660);
+    for target in [["--url", &url], ["--at", &url]] {
+        assert_eq!(run(&target, "list").0, 0);
+    }
+    assert_eq!(run(&["--url", &url], "create mydb").0, 0);
+    assert_eq!(run(&["--url", &url], "changes").1.lines().count(), 2);
+    assert_eq!(run(&["--url", &format!("{url}x")], "list").0, 7);
+    // A page that reaches the socket through something else is not of this machine.
+    let asked = |host: &str| {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        write!(stream, "GET /v1/health HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(asked("localhost").starts_with("HTTP/1.1 200"));
+    assert!(asked("evil.example").starts_with("HTTP/1.1 403"));
+    let in_use = program().args(["serve", "--memory", "--listen", &url]).output().unwrap();
+    assert!(String::from_utf8_lossy(&in_use.stderr).contains("is in use"));
+    terminate(&mut service);
+    assert!(!path.exists());
+}
+
+fn terminate(service: &mut Serving) {
+    let pid = rustix::process::Pid::from_raw(service.process.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(service.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_supervisor_learns_that_the_service_is_ready_runs_and_stops() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let mut command = program();
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
+    let mut service = serve_with(command, &["--memory", "--listen", "127.0.0.1:0"], &[]);
+    let next = || {
+        let mut bytes = [0; 256];
+        let read = socket.recv(&mut bytes).unwrap();
+        String::from_utf8(bytes[..read].to_vec()).unwrap()
+    };
+    assert_eq!(next().trim(), "READY=1");
+    // A reload, which a service without keys survives.
+    let pid = rustix::process::Pid::from_raw(service.process.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    assert_eq!(run(&["--url", &service.url], "health").0, 0);
+    for _ in 0..3 {
+        assert_eq!(next().trim(), "WATCHDOG=1");
+    }
+    terminate(&mut service);
+    while next().trim() != "STOPPING=1" {}
+}
+
+#[test]
+fn backups_are_made_by_the_service_can_be_served_and_have_an_age() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, to) = (directory.path().join("data"), directory.path().join("backups"));
+    let options = ["--listen", "127.0.0.1:0", "--backup-every", "1s", "--backup-keep", "2"];
+    let mut service = serve(&options, &[("--data", data), ("--backup-to", to.clone())]);
+    assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+    let backups = || {
+        let mut found: Vec<_> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
+        found.retain(|path| path.file_name().unwrap() != "partial");
+        found.sort();
+        found
+    };
+    let holds = |backup: &Path| run(&["--data", backup.to_str().unwrap()], "show mydb").0 == 0;
+    let mut seen = Vec::new();
+    eventually("three backups, the last of which holds the record", || {
+        for backup in backups() {
+            if !seen.contains(&backup) {
+                seen.push(backup);
+            }
+        }
+        seen.len() >= 3
+    });
+    let mut client = std::net::TcpStream::connect(service.url.trim_start_matches("http://")).unwrap();
+    write!(client, "GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    client.read_to_string(&mut metrics).unwrap();
+    let age =
+        metrics.lines().find_map(|line| line.strip_prefix("nameservice_backup_age_seconds ")?.parse::<f64>().ok());
+    assert!(age.is_some_and(|age| (0.0..60.0).contains(&age)), "{metrics}");
+    terminate(&mut service);
+    let left = backups();
+    assert!((1..=2).contains(&left.len()), "{left:?}");
+    assert!(holds(left.last().unwrap()));
+    for line in
+        ["serve --memory --backup-to B", "serve --backup-every 1h", "serve --memory --backup-to B --backup-keep 0"]
+    {
+        let line = line.replace('B', to.to_str().unwrap());
+        assert_eq!(run(&[], &line).0, 2, "{line}");
+    }
+}
+
+#[test]
+fn minted_tokens_open_what_their_scope_and_addresses_name_and_keys_are_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let (key, other, jwks) = ("key.pem", "other.pem", "jwks.json");
+    let token = |line: &str| {
+        let done = program().current_dir(directory.path()).arg("token").args(line.split(' ')).output().unwrap();
+        (done.status.code().unwrap(), String::from_utf8(done.stdout).unwrap().trim().to_owned())
+    };
+    let keys = |key: &str| token(&format!("keys --key {key} --jwks {jwks}")).0;
+    assert_eq!((keys(key), keys(key)), (0, 0));
+    let mode = fs::metadata(directory.path().join(key)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "a private key is private");
+    let options = ["--memory", "--listen", "0.0.0.0:0", "--issuer", "nameservice", "--audience", "nameservice"];
+    let service = serve(&options, &[("--jwks", directory.path().join(jwks))]);
+    let mint = |rest: &str| token(&format!("mint --subject ci {rest}")).1;
+    let with = |token: &str, line: &str| run(&["--url", &service.url, "--token", token], line).0;
+    let admin = mint("--key key.pem --scope admin");
+    assert_eq!(with(&admin, "create mydb"), 0);
+    assert_eq!(with(&admin, "purge mydb --yes"), 0);
+    let writer = mint("--key key.pem --scope write --address mydb:* --ttl 1h");
+    assert_eq!(with(&writer, "create mydb"), 0);
+    assert_eq!(with(&writer, "create another"), 5);
+    assert_eq!(with(&writer, "purge mydb --yes"), 5);
+    let reader = mint("--key key.pem --scope read");
+    assert_eq!((with(&reader, "show mydb"), with(&reader, "create b")), (0, 5));
+    for wrong in ["--audience other", "--issuer other"] {
+        assert_eq!(with(&mint(&format!("--key key.pem --scope admin {wrong}")), "list"), 5, "{wrong}");
+    }
+    // A second key beside the first: tokens of both are valid, without a restart.
+    assert_eq!(keys(other), 0);
+    let successor = mint("--key other.pem --scope read");
+    eventually("the new key is known", || with(&successor, "list") == 0);
+    assert_eq!(with(&reader, "list"), 0);
+    let set: Value = serde_json::from_slice(&fs::read(directory.path().join(jwks)).unwrap()).unwrap();
+    assert_eq!(set["keys"].as_array().unwrap().len(), 2);
+    assert!(set["keys"][0].get("d").is_none(), "the set has no private half");
+
+    for line in [
+        "mint --key nowhere.pem --subject a --scope read",
+        "mint --key jwks.json --subject a --scope read",
+        "mint --key key.pem --subject a --scope all",
+        "mint --key key.pem --subject a --scope read --ttl 0",
+        "mint --key key.pem --subject a --scope read --address a@b",
+        "keys --key new.pem --jwks key.pem",
+    ] {
+        assert_eq!(token(line).0, 2, "{line}");
+    }
+    assert!(!directory.path().join("new.pem").exists(), "no key without a set");
+}
+
+#[test]
+fn a_key_of_openssl_signs_and_one_of_another_kind_is_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let made = |key: &KeyPair, name: &str| fs::write(path(name), key.serialize_pem()).unwrap();
+    made(&KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap(), "ed25519");
+    made(&KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap(), "p256");
+    let keys = |key: &str| run(&[], &format!("token keys --key {} --jwks {}", path(key), path("jwks")));
+    assert_eq!(keys("ed25519").0, 0);
+    let (code, _, stderr) = keys("p256");
+    assert!(code == 2 && stderr.contains("expected an Ed25519 key"), "{stderr}");
+}
+
+/// An OpenID provider whose token endpoint answers in this order.
+fn provider(answers: &'static [(u16, &'static str)]) -> String {
+    let (asked, url) = (AtomicUsize::new(0), std::sync::Arc::new(std::sync::OnceLock::<String>::new()));
+    let own = url.clone();
+    let base = answering(move |path| {
+        let base = own.get().cloned().unwrap_or_default();
+        match path {
+            "/.well-known/openid-configuration" => (
+                200,
+                format!(r#"{{"device_authorization_endpoint":"{base}/device","token_endpoint":"{base}/token"}}"#),
+            ),
+            "/device" => (
+                200,
+                r#"{"device_code":"d","user_code":"WDJB-MJHT","verification_uri":"https://id.example/device","interval":0}"#
+                    .to_owned(),
+            ),
+            "/token" => {
+                let (status, text) = answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
+                (status, text.to_owned())
+            }
+            _ => (404, String::new()),
+        }
+    });
+    url.set(base.clone()).unwrap();
+    base
+}
+
+#[test]
+fn login_shows_the_code_waits_for_its_confirmation_and_prints_the_token_alone() {
+    let pending = (400, r#"{"error":"authorization_pending"}"#);
+    let login = |issuer: &str| run(&[], &format!("login --issuer {issuer} --client-id cli"));
+    static GRANTED: &[(u16, &str)] =
+        &[(400, r#"{"error":"authorization_pending"}"#), (503, ""), (200, r#"{"access_token":"abc.def.ghi"}"#)];
+    assert_eq!(GRANTED[0], pending);
+    let (code, stdout, stderr) = login(&provider(GRANTED));
+    assert_eq!((code, stdout.as_str()), (0, "abc.def.ghi\n"), "{stderr}");
+    assert!(stderr.contains("https://id.example/device") && stderr.contains("WDJB-MJHT"), "{stderr}");
+    static DENIED: &[(u16, &str)] = &[(400, r#"{"error":"access_denied","error_description":"not \u001b[31myou"}"#)];
+    let (code, stdout, stderr) = login(&provider(DENIED));
+    assert!(code == 5 && stdout.is_empty() && stderr.contains("access_denied: not \\u{1b}[31myou"), "{stderr}");
+    assert_eq!(login("http://127.0.0.1:1").0, 7);
+    assert_eq!(login("localhost").0, 2);
+    assert_eq!(login(&answering(|_| (404, String::new()))).0, 5);
+}
