@@ -1,12 +1,14 @@
 """Checks that the documentation is true, as far as a program can.
 
-    docs.py PROGRAM       PROGRAM is the built `nameservice`
+    docs.py PROGRAM           PROGRAM is the built `nameservice`
+    docs.py PROGRAM PAGE…     only runs the commands of these pages
 
 - Links lead to files and headings that exist; every page of docs/ is in its summary.
 - Commands run: each `sh` block of the README and of docs/ runs, in order, against a service of the page's own. What follows a block as
   `json` or `text` is what its last commands print, with `…` for anything. `<!-- exit: N -->` before a block is the exit
   code it ends with; `<!-- not run: why -->` keeps a block from running. `<!-- file: NAME -->` before a block of any language
-  saves it in the folder where the commands run.
+  saves it in the folder where the commands run. `<!-- needs: NAME -->` keeps a block from running where DOCS_HAS does not name it.
+  A page may use 127.0.0.1:8080, a service in memory, 127.0.0.1:8181, which is free, and 127.0.0.1:5000, the emulator of AWS at DOCS_AWS.
 - Rust is part of an example that the library tests.
 - Subcommands and options of `nameservice`, aliases of cargo, paths, variables and routes that are named anywhere exist.
 """
@@ -29,7 +31,8 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULT_URL = "http://127.0.0.1:8080"
 FENCE = re.compile(r"^(\s*)```(\w*)")
-NOTE = re.compile(r"^\s*<!-- (not run|exit|file): (.*) -->$")
+NOTE = re.compile(r"^\s*<!-- (not run|exit|file|needs): (.*) -->$")
+HAS = set(os.environ.get("DOCS_HAS", "").split(","))
 OWN_PATH = re.compile(r"^(?:shared|functions|cli|infra|events|tests|docs|\.ci|\.cargo)/[\w./*-]*$")
 
 problems = []
@@ -40,11 +43,13 @@ def wrong(page, what):
 
 
 class Block:
-    def __init__(self, language, line, note):
+    def __init__(self, language, line, notes):
         self.language, self.line, self.lines = language, line, []
-        self.reason = note[1] if note and note[0] == "not run" else None
-        self.file = note[1] if note and note[0] == "file" else None
-        self.exit = int(note[1]) if note and note[0] == "exit" else 0
+        self.reason = notes.get("not run")
+        if notes.get("needs") and notes["needs"] not in HAS:
+            self.reason = f"it needs {notes['needs']}"
+        self.file = notes.get("file")
+        self.exit = int(notes.get("exit", 0))
 
     @property
     def text(self):
@@ -56,7 +61,7 @@ class Page:
 
     def __init__(self, path):
         self.path, self.prose, self.blocks = path, [], []
-        note, block, indent = None, None, ""
+        notes, block, indent = {}, None, ""
         for number, line in enumerate(path.read_text().splitlines(), 1):
             fence = FENCE.match(line)
             if block is not None:
@@ -66,11 +71,12 @@ class Page:
                 else:
                     block.lines.append(line.removeprefix(indent))
             elif fence:
-                indent, block, note = fence[1], Block(fence[2], number, note), None
+                indent, block, notes = fence[1], Block(fence[2], number, notes), {}
             else:
-                if line.strip():
-                    found = NOTE.match(line)
-                    note = (found[1], found[2]) if found else None
+                if found := NOTE.match(line):
+                    notes[found[1]] = found[2]
+                elif line.strip():
+                    notes = {}
                 self.prose.append(line)
 
     def anchors(self):
@@ -223,11 +229,11 @@ class Service:
     def __init__(self, program):
         self.folder = tempfile.TemporaryDirectory()
         os.symlink(program, f"{self.folder.name}/nameservice")
-        # The second is for a service that a page starts.
-        with socket.socket() as free, socket.socket() as second:
-            free.bind(("127.0.0.1", 0))
-            second.bind(("127.0.0.1", 0))
-            port, self.second_port = free.getsockname()[1], second.getsockname()[1]
+        # The others are for services that a page starts.
+        with socket.socket() as free, socket.socket() as second, socket.socket() as other:
+            for listener in (free, second, other):
+                listener.bind(("127.0.0.1", 0))
+            port, self.second_port, self.other = (each.getsockname()[1] for each in (free, second, other))
         self.groups = []
         self.url = f"http://127.0.0.1:{port}"
         self.log = open(f"{self.folder.name}/log", "w")
@@ -254,9 +260,14 @@ class Service:
                 os.killpg(group, signal.SIGKILL)
         self.folder.cleanup()
 
+    def own(self, text):
+        """Replaces the addresses that pages use."""
+        text = text.replace(DEFAULT_URL, self.url).replace("127.0.0.1:8181", f"127.0.0.1:{self.other}")
+        return text.replace("http://127.0.0.1:5000", os.environ.get("DOCS_AWS", "http://127.0.0.1:5000"))
+
     def run(self, script):
         environment = {**os.environ, "NAMESERVICE_URL": self.url, "PATH": f"{self.folder.name}:{os.environ['PATH']}"}
-        script = script.replace(DEFAULT_URL, self.url).replace("localhost:8443", f"localhost:{self.second_port}")
+        script = self.own(script).replace("localhost:8443", f"localhost:{self.second_port}")
         # In a group of its own: what it starts in the background ends with the page.
         block = subprocess.Popen(
             ["timeout", "60", "bash", "-euo", "pipefail", "-c", script],
@@ -289,7 +300,7 @@ def run_page(page, program):
         for block in page.blocks:
             where = f"the block in line {block.line}"
             if block.file:
-                pathlib.Path(service.folder.name, block.file).write_text(block.text + "\n")
+                pathlib.Path(service.folder.name, block.file).write_text(service.own(block.text) + "\n")
                 continue
             if block.language == "sh" and not block.reason:
                 done = service.run(settings + block.text)
@@ -301,6 +312,9 @@ def run_page(page, program):
                 elif '"status":5' in done.stdout.replace(" ", ""):
                     wrong(page.path, f"{where} is answered with a failure: {done.stdout}")
                 continue
+            if block.language == "sh":
+                # What it would print is not checked.
+                previous = None
             if previous is None:
                 continue
             if block.language == "json":
@@ -328,16 +342,21 @@ def main():
         capture_output=True, text=True, check=True, cwd=ROOT,
     )
     pages = {path: Page(path) for path in (ROOT / name for name in files.stdout.split()) if path.exists()}
+    if only := [ROOT / name for name in sys.argv[2:]]:
+        return finish({path: run_page(pages[path], program) for path in only})
     check_links(pages)
     check_commands(pages, program)
     check_names(pages)
     check_rust(pages)
     with Service(program) as service:
         check_routes(pages, service.url)
-    run = {page.path.relative_to(ROOT): run_page(page, program) for page in pages.values()}
+    finish({path: run_page(page, program) for path, page in pages.items()})
+
+
+def finish(run):
     for problem in problems:
         print(problem, file=sys.stderr)
-    print(f"{len(pages)} pages, {sum(run.values())} blocks run, {len(problems)} problems")
+    print(f"{len(run)} pages, {sum(run.values())} blocks run, {len(problems)} problems")
     sys.exit(bool(problems))
 
 
