@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderValue, StatusCode, Uri, header, uri::PathAndQuery},
     response::{IntoResponse as _, Response},
 };
-use nameservice_http::Problem;
+use nameservice_http::{MountedAt, Problem};
 use tower::ServiceExt as _;
 
 /// A path such as `/nameservice`: it begins with a slash, and does not end with one.
@@ -59,6 +59,7 @@ async fn strip(State((base, router)): State<(BasePath, Router)>, mut request: Re
         Ok(path) => *request.uri_mut() = Uri::from(path),
         Err(_) => return Problem::not_found(uri.path()).into_response(),
     }
+    request.extensions_mut().insert(MountedAt(base.as_str().into()));
     let mut response = match router.oneshot(request).await {
         Ok(response) => response,
         Err(never) => match never {},

@@ -115,6 +115,21 @@ pub struct KeyArgs {
     pub idempotency_key: Option<String>,
 }
 
+/// A write that stores ids of content.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ForeignArgs {
+    /// In a place that is shared with Fluree, also store ids that Fluree's engine cannot read
+    #[arg(long)]
+    pub allow_foreign: bool,
+}
+
+impl ForeignArgs {
+    /// Returns the query parameter; `None` if it is left out.
+    pub(crate) fn parameter(&self) -> Option<bool> {
+        self.allow_foreign.then_some(true)
+    }
+}
+
 /// A write to one record without further arguments.
 #[derive(Debug, Args)]
 pub struct WriteArgs {

@@ -309,6 +309,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
             App::new(names.clone(), names, auth)
         }
     };
+    let app = if args.fluree { app.beside_fluree() } else { app };
     let app = with_archive(app, archive);
     let backups = args.backups.start(&opened)?;
     let sampled = Sampled::new(app.clone(), None, backups.clone());

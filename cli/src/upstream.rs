@@ -147,7 +147,9 @@ async fn replied(upstream: &Upstream, request: Request, next: Next) -> Response 
     }
     // Comparisons and GraphQL queries are reads that send a document.
     let is_read = is_safe || matches!(path, "/v1/changes/compare" | "/graphql");
-    if is_read && !upstream.replica.is_ready() && path != "/v1/openapi.json" && !path.starts_with("/v1/docs") {
+    let is_of_records =
+        !matches!(path, "/v1/openapi.json" | "/.well-known/fluree.json") && !path.starts_with("/v1/docs");
+    if is_read && is_of_records && !upstream.replica.is_ready() {
         let source = Some("the replica has not read its first snapshot".into());
         return Problem::from(StoreError::Unavailable { operation: "answer as a replica", source }).into_response();
     }

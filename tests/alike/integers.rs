@@ -114,6 +114,13 @@ impl Document {
                 let key = if name == "graphs" { "g" } else { address };
                 members.insert(key.to_owned(), self.sample(&schema["additionalProperties"], "", rest, address));
             }
+            // In files, a head and an index have ids of their own kinds.
+            let is_index = name == "index"
+                || schema["properties"]["rev"].is_object()
+                || schema["properties"]["graphs"].is_object();
+            if let Some(id) = members.get_mut("id").filter(|_| !is_index) {
+                *id = json!(cid(2).as_str());
+            }
             if name == "payload" {
                 members.insert("state".to_owned(), "ready".into());
             }
@@ -417,13 +424,17 @@ impl Schema {
                 ("Int" | "Long", _) => if is_next { MARK } else { 1 }.to_string(),
                 ("JSON", _) => "{state: \"ready\"}".to_owned(),
                 ("Boolean", _) => "false".to_owned(),
-                (_, "id") => format!("\"{}\"", index_cid(2).as_str()),
+                (_, "id") => {
+                    let is_index = inputs.iter().any(|input| matches!(input.name.node.as_str(), "rev" | "graphs"));
+                    format!("\"{}\"", if is_index { index_cid(2) } else { cid(2) })
+                }
                 (_, "address") => format!("\"{address}\""),
                 ("String", _) => "\"index_lock\"".to_owned(),
                 (named, _) => match self.inputs.get(named) {
                     Some(inner) => {
                         let rest = path.and_then(|path| path.get(1..)).filter(|_| is_next);
-                        format!("{{{}}}", self.sample(inner, rest, address))
+                        let inner = format!("{{{}}}", self.sample(inner, rest, address));
+                        if name == "index" { inner.replace(cid(2).as_str(), index_cid(2).as_str()) } else { inner }
                     }
                     None => continue,
                 },

@@ -1,7 +1,10 @@
 //! The requests of a sequence: valid ones made from what the records hold, and damaged, repeated and odd ones.
 
 use http::Method;
-use nameservice_tests::{cids::id_of, prelude::*};
+use nameservice_tests::{
+    cids::{id_for, id_of},
+    prelude::*,
+};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 
 use super::places::{Request, Step};
@@ -257,7 +260,7 @@ impl Maker {
                 operation["concern"] = json!(concern);
             } else {
                 operation["op"] = json!(format!("push_{concern}"));
-                let id = id_of(&format!("{concern} {} {n}", self.seen.steps));
+                let id = id_for(concern, &format!("{concern} {} {n}", self.seen.steps));
                 operation["new"] = match concern {
                     "head" | "index" => json!({ "id": id.as_str(), "t": t + 1 }),
                     "status" => json!({ "payload": { "state": "ready", "n": n } }),
@@ -335,7 +338,7 @@ impl Maker {
         }
         let current = &record[concern];
         let t = current["t"].as_i64().unwrap_or(0);
-        let id = id_of(&format!("{concern} {}", self.seen.steps));
+        let id = id_for(concern, &format!("{concern} {}", self.seen.steps));
         let new = json!({ "id": id.as_str(), "t": t + self.of(&[1, 1, 1, 2, 0, -1]) });
         let expected = match self.random.random_range(0..5) {
             0 => Value::Null,
@@ -501,7 +504,7 @@ fn every_route_is_asked() {
     }
     let document = json!(nameservice_cli::routes::document());
     // Files, and the page that shows the document, are the same whatever the backend.
-    let pages = ["/console", "/v1/docs", "/v1/openapi.json"];
+    let pages = ["/console", "/v1/docs", "/v1/openapi.json", "/.well-known/fluree.json"];
     for (path, operations) in document["paths"].as_object().unwrap() {
         let fixed = path.split('{').next().unwrap();
         for method in operations.as_object().unwrap().keys().filter(|method| *method != "parameters") {

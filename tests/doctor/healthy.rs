@@ -37,7 +37,9 @@ async fn in_a_table_of_ours_nothing_is_found_by_one_scan() {
 #[tokio::test]
 async fn ordinary_rows_of_flurees_are_healthy() {
     let table = Table::fresh().await;
-    table.put(&rows::ledger(DB).commit(cid(7), 7).index(index_cid(5), 5).context("fluree:ctx", 3).rows()).await;
+    table
+        .put(&rows::ledger(DB).commit(cid(7), 7).index(index_cid(5), 5).context(id_of("context").as_str(), 3).rows())
+        .await;
     table.put(&[rows::commit_log(DB, &cid(7), 7), rows::commit_log(DB, &cid(6), 6)]).await;
     table.put(&rows::ledger("nulls:main").nulls().rows()).await;
     table.put(&rows::meta_only("old:main")).await;

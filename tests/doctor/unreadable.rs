@@ -17,8 +17,8 @@ async fn what_cannot_be_read_is_reported_and_left_to_people() {
     table.put(&rows::graph_source("json:main", "f:Bm25Index", "{secret", &[])).await;
     table.put(&rows::graph_source("array:main", "f:Bm25Index", "[1]", &[])).await;
     table.put(&rows::ledger("my@db:main").rows()).await;
-    table.put(&rows::ledger("contexts:main").context("fluree:a", 1).rows()).await;
-    table.set("contexts:main", "config", "default_context_id", rows::s("fluree:b")).await;
+    table.put(&rows::ledger("contexts:main").context(id_of("a").as_str(), 1).rows()).await;
+    table.set("contexts:main", "config", "default_context_id", rows::s(id_of("b").as_str())).await;
     table.put(&[rows::row("noid:main", "backref#x:main", [("dependent", rows::s("y:main"))])]).await;
     table.set("noid:main", "meta", "dependents", rows::n(1)).await;
     let all = [
@@ -44,6 +44,44 @@ async fn what_cannot_be_read_is_reported_and_left_to_people() {
     let notes = findings.iter().filter(|finding| finding.severity == Severity::Note);
     let notes: Vec<_> = notes.inspect(|note| assert!(!note.is_open())).map(|note| note.code).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
+}
+
+#[tokio::test]
+async fn ids_that_are_no_content_ids_are_named() {
+    let table = Table::fresh().await;
+    for name in ["commit", "index", "context", "good"] {
+        ledger(&table, name).await;
+    }
+    table.set("commit:main", "head", "commit_id", rows::s("fluree:file://commit/1.json")).await;
+    table.set("index:main", "index", "index_id", rows::s("")).await;
+    table.set("index:main", "index", "index_t", rows::n(1)).await;
+    table.put(&rows::ledger("context:main").context("fluree:ctx", 1).rows()).await;
+    table.put(&rows::ledger("good:main").commit(cid(7), 7).index(index_cid(5), 5).rows()).await;
+    left_alone(&table, &["commit:main id-unreadable", "context:main id-unreadable", "index:main id-unreadable"]).await;
+    let reported = format!("{:?}", examine(&table.store, false).await);
+    for named in ["head.commit_id is \\\"fluree:file", "index.index_id is", "config.default_context_address is"] {
+        assert!(reported.contains(named), "{named} in {reported}");
+    }
+}
+
+#[tokio::test]
+async fn what_flurees_engine_cannot_read_is_found_on_its_ledgers() {
+    use nameservice_tests::cids::foreign_id;
+    let table = Table::fresh().await;
+    // An index beside a commit of Fluree's; a head above a commit log; one that Fluree can read; one that it never wrote.
+    for (name, id, index) in [
+        ("index", cid(1), foreign_id("i")),
+        ("logged", foreign_id("h"), foreign_id("i")),
+        ("sound", cid(1), index_cid(1)),
+        ("ours", foreign_id("h"), foreign_id("i")),
+    ] {
+        table.put(&rows::ledger(&format!("{name}:main")).commit(id, 1).index(index, 1).rows()).await;
+    }
+    table.put(&[rows::commit_log("logged:main", &foreign_id("h"), 1)]).await;
+    table.put(&rows::graph_source("search:main", "f:Bm25Index", "{}", &[])).await;
+    table.set("search:main", "index", "index_id", rows::s(foreign_id("s").as_str())).await;
+    table.set("search:main", "index", "index_t", rows::n(1)).await;
+    left_alone(&table, &["index:main id-foreign", "logged:main id-foreign"]).await;
 }
 
 #[tokio::test]

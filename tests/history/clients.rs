@@ -13,7 +13,7 @@ use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::{Client as Http, connect::HttpConnector};
-use nameservice_tests::{cids::id_of, service::client};
+use nameservice_tests::{cids::id_for, service::client};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -161,7 +161,8 @@ impl Client {
                 }
                 let ahead = *[1, 1, 1, 2, 3, 0, -1].choose(&mut self.random).unwrap();
                 let t = (known["t"].as_i64().unwrap() + ahead).max(1);
-                let new = json!({ "id": id_of(&format!("{} {number}", spot.concern.name())).as_str(), "t": t });
+                let concern = spot.concern.name();
+                let new = json!({ "id": id_for(concern, &format!("{concern} {number}")).as_str(), "t": t });
                 match self.random.random_range(0..10) {
                     0..5 => json!({ "expected": expected, "new": new }),
                     5 if index => json!({ "new": new, "allow_equal": true }),

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use nameservice_tests::{cids::id_of, prelude::*};
+use nameservice_tests::{
+    cids::{id_for, id_of},
+    prelude::*,
+};
 
 /// What every name begins with; each sequence replaces it by a prefix of its own.
 pub(crate) const PREFIX: &str = "P.";
@@ -101,7 +104,8 @@ impl Seen {
     }
 
     fn commit(&self, kind: &str, t: i64) -> Value {
-        json!({ "id": id_of(&format!("{kind} {}", self.steps)).as_str(), "t": t.max(1) })
+        let concern = if kind == "graph" { "index" } else { kind };
+        json!({ "id": id_for(concern, &format!("{kind} {}", self.steps)).as_str(), "t": t.max(1) })
     }
 
     /// The next request.

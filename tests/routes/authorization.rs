@@ -161,7 +161,9 @@ async fn without_a_token_only_health_and_documentation_are_served() {
             }
         }
     }
-    assert_eq!(open, ["/console", "/console/app.js", "/v1/docs", "/v1/docs/docs.js", "/v1/health", "/v1/openapi.json"]);
+    let pages = ["/console", "/console/app.js", "/v1/docs", "/v1/docs/docs.js", "/v1/health", "/v1/openapi.json"];
+    assert_eq!(open[0], "/.well-known/fluree.json");
+    assert_eq!(open[1..], pages);
     service.get("/v1/nowhere").await.problem(404, "not-found");
     assert!(service.table.proxy.take_requests().is_empty(), "nothing of it reaches the store");
 }

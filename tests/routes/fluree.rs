@@ -161,12 +161,87 @@ async fn what_is_no_ref_is_rejected() {
     }
     let commit_path = format!("{refs}/mydb/commit");
     raw(&service, &Method::POST, &commit_path, &[], b"{}").await.problem(415, "unsupported-media-type");
-    retract(&service, "mydb").await;
-    let push = json!({ "expected": unborn(), "new": commit(1) });
-    service.post(&commit_path, push).await.problem(410, "retracted");
     // `init` takes no body.
     let created = raw(&service, &Method::POST, &format!("{refs}/other/init"), &[], b"").await.expect(200);
     assert_eq!(created, json!({ "created": true }));
+}
+
+#[tokio::test]
+async fn a_retracted_record_is_a_conflict_with_what_is_stored() {
+    let service = Service::start().await;
+    born(&service, "mydb", 3).await;
+    service.put("/v1/indexes/mydb", json!({ "new": root(2) })).await.expect(200);
+    ledger(&service, "unborn").await;
+    for name in ["mydb", "unborn"] {
+        retract(&service, name).await;
+    }
+    for prefix in PREFIXES {
+        let post = async |path: &str, body: Value| {
+            bytes(&service, &Method::POST, &format!("{prefix}/nameservice/refs/{path}"), Some(body)).await
+        };
+        let conflict = |actual: Value| (409, json!({ "status": "conflict", "actual": actual }));
+        for (path, body, actual) in [
+            ("mydb:main/commit", json!({ "expected": commit(3), "new": commit(4) }), commit(3)),
+            ("mydb:main/commit", json!({ "expected": null, "new": commit(4) }), commit(3)),
+            ("mydb:main/index", json!({ "expected": root(2), "new": root(3) }), root(2)),
+            ("mydb:main/init", json!({}), commit(3)),
+            ("unborn:main/commit", json!({ "expected": unborn(), "new": commit(1) }), unborn()),
+            ("unborn:main/init", json!({}), unborn()),
+        ] {
+            let (status, text) = post(path, body).await;
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!((status, answer), conflict(actual), "{path}");
+        }
+    }
+    // On the service's own routes it is 410, as before.
+    service.put("/v1/heads/mydb", json!({ "new": commit(4) })).await.problem(410, "retracted");
+}
+
+#[tokio::test]
+async fn one_odd_row_hides_no_other_and_reads_as_fluree_reads_it() {
+    let service = Service::start().await;
+    born(&service, "good", 1).await;
+    let table = &service.table;
+    for name in ["commit", "index", "context", "count"] {
+        let rows = rows::ledger(&format!("{name}:main")).commit(cid(2), 2).index(index_cid(1), 1);
+        table.put(&rows.context(cid(8).as_str(), 1).branches(1).rows()).await;
+    }
+    table.set("commit:main", "head", "commit_id", rows::s("fluree:file://commit/2.json")).await;
+    table.set("index:main", "index", "index_id", rows::s("latest")).await;
+    table.put(&rows::ledger("context:main").commit(cid(2), 2).context("fluree:ctx", 1).rows()).await;
+    table.set("count:main", "meta", "branches", rows::n(-1)).await;
+    table.put(&rows::graph_source("search:main", "f:Bm25Index", "{}", &[])).await;
+    table.set("search:main", "index", "index_id", rows::s("latest")).await;
+    table.set("search:main", "index", "index_t", rows::n(4)).await;
+
+    let snapshot = service.get("/fluree/nameservice/snapshot").await.expect(200);
+    let ledgers = snapshot["ledgers"].as_array().unwrap();
+    assert_eq!(ledgers.len(), 5);
+    for ledger in ledgers {
+        let id = ledger["ledger_id"].as_str().unwrap();
+        assert_eq!(*ledger, service.get(&format!("/fluree/storage/ns/{id}")).await.expect(200));
+        // What Fluree's readers accept: null, or a content id; a count of 32 bits without a sign, or none.
+        for member in ["commit_head_id", "index_head_id", "default_context", "config_id"] {
+            let is_readable = ledger[member].as_str().is_none_or(|id| ContentId::parse(id).is_ok());
+            assert!(is_readable, "{member} of {ledger}");
+        }
+        assert!(ledger.get("branches").is_none_or(|count| count.as_u64().is_some()), "{ledger}");
+    }
+    let of = |name: &str| ledgers.iter().find(|ledger| ledger["name"] == name).unwrap();
+    assert_eq!((&of("commit")["commit_head_id"], &of("commit")["commit_t"]), (&Value::Null, &json!(2)));
+    assert_eq!(of("commit")["index_head_id"], json!(index_cid(1).as_str()));
+    assert_eq!(
+        (&of("index")["index_head_id"], &of("index")["commit_head_id"]),
+        (&Value::Null, &json!(cid(2).as_str()))
+    );
+    assert_eq!(of("context")["default_context"], Value::Null);
+    assert_eq!(of("count").get("branches"), None);
+    let source = &snapshot["graph_sources"][0];
+    assert_eq!((&source["index_id"], &source["index_t"]), (&Value::Null, &json!(4)));
+    // Conflicts show the same.
+    let push = json!({ "expected": unborn(), "new": commit(9) });
+    let conflict = service.post("/fluree/nameservice/refs/commit:main/commit", push).await.expect(409);
+    assert_eq!(conflict["actual"], json!({ "id": null, "t": 2 }));
 }
 
 #[tokio::test]

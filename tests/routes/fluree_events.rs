@@ -306,6 +306,53 @@ async fn a_token_receives_its_own_records() {
 }
 
 #[tokio::test]
+async fn ledgers_and_graph_sources_are_granted_apart() {
+    use super::authorization::{guarded, token};
+    let service = guarded().await;
+    let store = &service.table.store;
+    for name in ["mydb", "other"] {
+        store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(1)), None).await.unwrap().applied();
+    }
+    let publish = async |name: &str, k1: i64| {
+        let config = object(json!({ "k1": k1 }));
+        let publication = GraphSourcePublication::new(at(name), "f:Bm25Index", config).unwrap();
+        let _ = store.publish_graph_source(&Call::fresh(), &publication).await.unwrap();
+    };
+    for name in ["search", "vectors"] {
+        publish(name, 1).await;
+    }
+    pump(&service.table).await;
+    let ledgers = json!({ "fluree.events.ledgers": ["mydb", "search"] });
+    let sources = json!({ "fluree.events.graph_sources": ["search", "mydb"] });
+    let both = json!({ "fluree.events.ledgers": ["mydb"], "fluree.events.graph_sources": ["vectors"] });
+    let mut streams = Vec::new();
+    for (claims, expected) in [
+        (ledgers, vec![record("mydb:main")]),
+        (sources, vec![record("search:main")]),
+        (both, vec![record("mydb:main"), record("vectors:main")]),
+    ] {
+        let bearer = format!("Bearer {}", token(claims));
+        for path in [ALL, "/fluree/events?ledger=mydb&ledger=other&graph-source=search&graph-source=vectors"] {
+            let mut stream = Stream::open(&service, path, &[("authorization", &bearer)]).await;
+            let mut shown = names(&opening(&mut stream).await.0);
+            shown.sort();
+            assert_eq!(shown, expected, "{path}");
+            streams.push((stream, expected.clone()));
+        }
+    }
+    for name in ["other", "mydb"] {
+        store.push_head(&Call::fresh(), &at(name), &older(head(2))).await.unwrap().applied();
+    }
+    for name in ["search", "vectors"] {
+        publish(name, 2).await;
+    }
+    pump(&service.table).await;
+    for (mut stream, expected) in streams {
+        assert_eq!(names(&stream.events(expected.len()).await), expected);
+    }
+}
+
+#[tokio::test]
 async fn an_open_service_needs_no_token() {
     let service = Service::with(Auth::Open).await;
     let mut stream = Stream::open(&service, ALL, &[]).await;

@@ -9,6 +9,18 @@ async fn the_document_is_the_one_that_describes_the_routes_mounted() {
 }
 
 #[tokio::test]
+async fn flurees_command_line_tool_finds_its_routes() {
+    let service = Service::start().await;
+    let found = service.get("/.well-known/fluree.json").await.expect(200);
+    assert_eq!(found, json!({ "version": 1, "api_base_url": "/v1/fluree" }));
+    let base = found["api_base_url"].as_str().unwrap();
+    assert_eq!(service.get(&format!("{base}/nameservice/snapshot")).await.expect(200)["ledgers"], json!([]));
+    // One that checks tokens says so, and needs none for it.
+    let found = authorization::guarded().await.get("/.well-known/fluree.json").await.expect(200);
+    assert_eq!(found, json!({ "version": 1, "api_base_url": "/v1/fluree", "auth": { "type": "token" } }));
+}
+
+#[tokio::test]
 async fn every_file_of_the_page_for_people_is_served_under_its_type_and_a_strict_policy() {
     let service = Service::start().await;
     let all = assets::assets("openapi_get");

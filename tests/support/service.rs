@@ -84,8 +84,19 @@ impl Service {
         Self::serving(routes::router(), table, auth).await
     }
 
+    /// Starts a service over a fresh table that Fluree shares.
+    pub async fn beside_fluree(auth: Auth) -> Self {
+        let table = Table::fresh().await.proxied().await;
+        let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth).beside_fluree();
+        Self::of_app(routes::router(), table, app).await
+    }
+
     async fn serving(routes: Router<App>, table: Proxied, auth: Auth) -> Self {
         let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth);
+        Self::of_app(routes, table, app).await
+    }
+
+    async fn of_app(routes: Router<App>, table: Proxied, app: App) -> Self {
         let router = nameservice_http::service(routes, app);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

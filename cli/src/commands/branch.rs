@@ -14,7 +14,7 @@ use crate::{
     client::{Request, write},
     failure::Failure,
     lists::{self, FormatArgs, RECORDS},
-    options::KeyArgs,
+    options::{ForeignArgs, KeyArgs},
     output,
     session::Session,
     values::{self, RefValue},
@@ -50,6 +50,9 @@ pub struct BranchCreateArgs {
     /// The commit to start from [default: the head of the source]
     #[arg(long, value_name = "ID@T", value_parser = RefValue::parse_born)]
     pub at: Option<RefValue>,
+    /// Whether it may store ids that Fluree cannot read.
+    #[command(flatten)]
+    pub foreign: ForeignArgs,
     /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -77,14 +80,15 @@ pub(crate) async fn run(session: &Session, command: BranchCommand) -> Result<(),
 }
 
 async fn create(session: &Session, args: BranchCreateArgs) -> Result<(), Failure> {
-    let BranchCreateArgs { address, from, at, key } = args;
+    let BranchCreateArgs { address, from, at, foreign, key } = args;
     let body = NewBranch {
         name: address.name().to_owned(),
         branch: address.branch().to_owned(),
         source: from.clone(),
         at: at.map(Into::into),
     };
-    let record = session.send::<Record>(write(Method::POST, "branches", &key).body(&body)).await?;
+    let request = write(Method::POST, "branches", &key).query("allow_foreign", foreign.parameter()).body(&body);
+    let record = session.send::<Record>(request).await?;
     session.output.answer(&record.json, || {
         format!("created the branch {address} from {from}, head: {}", output::head(record.head.as_ref()))
     })

@@ -117,7 +117,11 @@ pub(crate) async fn import(args: ImportArgs, target: &TargetArgs, output: Output
 }
 
 fn options(take: &TakeArgs) -> CopyOptions {
-    CopyOptions::default().dry_run(take.dry_run).force(take.force.clone()).resets(take.resets)
+    CopyOptions::default()
+        .dry_run(take.dry_run)
+        .force(take.force.clone())
+        .resets(take.resets)
+        .foreign(take.allow_foreign)
 }
 
 fn dump_place(file: &Path) -> DumpPlace {

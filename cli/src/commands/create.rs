@@ -11,7 +11,7 @@ use nameservice_model::{Address, ContentId};
 use crate::{
     client::write,
     failure::Failure,
-    options::KeyArgs,
+    options::{ForeignArgs, KeyArgs},
     output,
     session::Session,
     values::{self, RefValue},
@@ -37,6 +37,9 @@ pub struct CreateArgs {
     /// A record that the graph source depends on (repeatable)
     #[arg(long, value_name = "ADDRESS", requires = "source_type")]
     pub depends_on: Vec<Address>,
+    /// Whether it may store ids that Fluree cannot read.
+    #[command(flatten)]
+    pub foreign: ForeignArgs,
     /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -68,7 +71,7 @@ pub struct PublishArgs {
 }
 
 pub(crate) async fn create(session: &Session, args: CreateArgs) -> Result<(), Failure> {
-    let CreateArgs { address, head, t, config, source_type, depends_on, key } = args;
+    let CreateArgs { address, head, t, config, source_type, depends_on, foreign, key } = args;
     let config = config.as_deref().map(values::object).transpose()?;
     if let Some(source_type) = source_type {
         let body = GraphSource {
@@ -89,7 +92,8 @@ pub(crate) async fn create(session: &Session, args: CreateArgs) -> Result<(), Fa
     }
     let head = head.map(|head| born_head(&head, t).map_err(Failure::Usage)).transpose()?;
     let body = NewLedger { head: head.map(Into::into), config, ..NewLedger::at(address.to_string()) };
-    let record = session.send::<Record>(write(Method::POST, "ledgers", &key).body(&body)).await?;
+    let request = write(Method::POST, "ledgers", &key).query("allow_foreign", foreign.parameter()).body(&body);
+    let record = session.send::<Record>(request).await?;
     session
         .output
         .answer(&record.json, || format!("created the ledger {address}, head: {}", output::head(record.head.as_ref())))

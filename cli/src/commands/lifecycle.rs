@@ -13,7 +13,7 @@ use super::confirm;
 use crate::{
     client::write,
     failure::Failure,
-    options::{KeyArgs, WriteArgs},
+    options::{ForeignArgs, KeyArgs, WriteArgs},
     output,
     session::Session,
     values::RefValue,
@@ -59,6 +59,9 @@ pub struct ResetArgs {
     /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
+    /// Whether it may store ids that Fluree cannot read.
+    #[command(flatten)]
+    pub foreign: ForeignArgs,
     /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -105,7 +108,7 @@ pub(crate) async fn purge(session: &Session, args: PurgeArgs) -> Result<(), Fail
 }
 
 pub(crate) async fn reset(session: &Session, args: ResetArgs) -> Result<(), Failure> {
-    let ResetArgs { address, head, index, yes, key } = args;
+    let ResetArgs { address, head, index, yes, foreign, key } = args;
     let body = Snapshot { head: head.into(), index: index.into() };
     if !yes {
         let record = session.record(&address, None).await?;
@@ -118,7 +121,9 @@ pub(crate) async fn reset(session: &Session, args: ResetArgs) -> Result<(), Fail
         );
         confirm::ask(&address, &what)?;
     }
-    let record = session.send::<Record>(write(Method::POST, "resets", &key).at(&address).body(&body)).await?;
+    let request =
+        write(Method::POST, "resets", &key).at(&address).query("allow_foreign", foreign.parameter()).body(&body);
+    let record = session.send::<Record>(request).await?;
     session.output.answer(&record.json, || {
         let (head, index) = (output::head(record.head.as_ref()), output::index(record.index.as_ref()));
         format!("reset {address}, head: {head}, index: {index}")

@@ -15,7 +15,7 @@ use super::{conflict::Expectation, lease::ClaimArgs};
 use crate::{
     client::write,
     failure::Failure,
-    options::KeyArgs,
+    options::{ForeignArgs, KeyArgs},
     output,
     session::{Answer, Session},
     values::{self, RefValue},
@@ -46,6 +46,9 @@ pub struct PushHeadArgs {
     /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
+    /// Whether it may store ids that Fluree cannot read.
+    #[command(flatten)]
+    pub foreign: ForeignArgs,
     /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -73,6 +76,9 @@ pub struct PushIndexArgs {
     /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
+    /// Whether it may store ids that Fluree cannot read.
+    #[command(flatten)]
+    pub foreign: ForeignArgs,
     /// The key with which it can be repeated.
     #[command(flatten)]
     pub key: KeyArgs,
@@ -95,15 +101,17 @@ pub struct ExpectArgs {
 
 pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
     match command {
-        PushCommand::Head(PushHeadArgs { address, id, t, expect, claim, key }) => {
+        PushCommand::Head(PushHeadArgs { address, id, t, expect, claim, foreign, key }) => {
             let expected = expected(expect);
             let expectation = expectation(expected.as_ref());
             let push = HeadPush { expected, new: RefValue::new(id, t).into(), lease: claim.claim(&address)? };
-            let answer = session.send(write(Method::PUT, "heads", &key).at(&address).body(&push)).await;
+            let request =
+                write(Method::PUT, "heads", &key).at(&address).query("allow_foreign", foreign.parameter()).body(&push);
+            let answer = session.send(request).await;
             let answer = answer.map_err(|failure| expectation.explain(failure, Some(t)))?;
             report(session, &format!("head of {address}"), &answer, |head: &Head| output::head(Some(head)))
         }
-        PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, claim, key }) => {
+        PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, claim, foreign, key }) => {
             let HeadValue { id, t } = RefValue::new(id, t).into();
             let graphs = match graphs {
                 Some(graphs) => {
@@ -120,7 +128,11 @@ pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), F
             });
             let new = NewIndex { id, t, graphs };
             let push = IndexPush { expected, new, allow_equal, lease: claim.claim(&address)? };
-            let answer = session.send(write(Method::PUT, "indexes", &key).at(&address).body(&push)).await;
+            let request = write(Method::PUT, "indexes", &key)
+                .at(&address)
+                .query("allow_foreign", foreign.parameter())
+                .body(&push);
+            let answer = session.send(request).await;
             let answer = answer.map_err(|failure| expectation.explain(failure, Some(t)))?;
             report(session, &format!("index of {address}"), &answer, |index: &Index| output::index(Some(index)))
         }

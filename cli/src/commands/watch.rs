@@ -58,6 +58,9 @@ pub struct WatchArgs {
     /// Where to begin: at a position, at the `start` of what the feed still holds, or `now`
     #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
     pub from: Beginning,
+    /// End after so many changes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
 }
 
 /// `changes`
@@ -110,11 +113,14 @@ const MAX_PAGE: u64 = 1_000;
 pub(crate) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Failure> {
     // Following waits for a service that cannot be reached; one that cannot be reached at the start is reported.
     let position = position(session).await?;
+    let mut left = args.count;
     let mut watching = Watching::new(session, args, position)?;
     let run = async {
-        loop {
+        while left != Some(0) {
             output::print(&watching.next().await?)?;
+            left = left.map(|left| left - 1);
         }
+        Ok(())
     };
     tokio::select! {
         ended = run => ended,
@@ -406,7 +412,7 @@ mod tests {
     fn watching(router: Router) -> Watching {
         let session = Session { client: client::in_process(router).unwrap(), output: Output::new(true) };
         let filter = FilterArgs { addresses: vec![], prefix: None, kind: None, source_type: None, concern: vec![] };
-        let args = WatchArgs { filter, archive: ArchiveArgs::default(), from: Beginning::Now };
+        let args = WatchArgs { filter, archive: ArchiveArgs::default(), from: Beginning::Now, count: None };
         Watching::new(&session, args, 7).unwrap()
     }
 

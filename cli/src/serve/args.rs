@@ -84,6 +84,11 @@ pub struct ServeArgs {
     /// Allow every request without authentication, even from other machines
     #[arg(long, conflicts_with = "jwks")]
     pub insecure: bool,
+    /// The table, or the data, is shared with Fluree: reject heads and indexes whose ids Fluree's engine cannot read. Files and
+    /// buckets always are
+    #[arg(long)]
+    #[cfg_attr(feature = "replica", arg(conflicts_with = "upstream"))]
+    pub fluree: bool,
     /// Serve below this path, such as /nameservice, behind a proxy that keeps it
     #[arg(long, value_name = "PATH")]
     pub base_path: Option<BasePath>,

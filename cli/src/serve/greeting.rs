@@ -3,7 +3,7 @@
 use super::{ServeArgs, Service};
 use crate::target::{DEFAULT_URL, Opened};
 
-const SAMPLE_ID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+const SAMPLE_ID: &str = "bagaybqabciqgzqtsjbrqbffrm4ty533it7ddqf64mij4qin6czev43pzhuhgqky";
 
 /// The greeting: where the service listens, and commands to paste.
 pub(super) fn greeting(args: &ServeArgs, service: &Service, opened: &Opened) -> String {

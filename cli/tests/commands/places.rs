@@ -15,10 +15,14 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    ID, OTHER, Serving, program,
+    Serving, program,
     replica::{ask, eventually},
     run, spawn,
 };
+
+/// Commits of Fluree's: in a place that it shares, no others are accepted.
+const ID: &str = "bagaybqabciqgzqtsjbrqbffrm4ty533it7ddqf64mij4qin6czev43pzhuhgqky";
+const OTHER: &str = "bagaybqabciqbaenzogzwtubin7b3vtcpe3wcuo2nsxrcgn5whve2rha4r6254si";
 
 /// A place, its feed, and what is removed at the end.
 struct Place {
@@ -171,7 +175,7 @@ fn what_another_process_writes_is_in_the_feed_and_positions_outlive_the_service(
         let before = changes(&service.url, 0);
         service.kill();
         // Written while no service runs.
-        assert_eq!(run(&target, "push head mydb OTHER 6").0, 0);
+        assert_eq!(run(&target, &format!("push head mydb {OTHER} 6")).0, 0);
         let service = place.serve();
         let after = changes(&service.url, 0);
         assert_eq!(after[..before.len()], before[..], "positions mean what they meant");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use nameservice_http::{
-    IdempotencyKey, Problem, Route,
+    AllowForeign, IdempotencyKey, Problem, Route,
     extract::{Allowed, Body, Write},
     respond,
     shapes::{self, requests::NewBranch},
@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
-    InvalidAddress InvalidContentId UnknownRecord UnknownSource AlreadyExists UnbornSource
+    InvalidAddress InvalidContentId NotFluree UnknownRecord UnknownSource AlreadyExists UnbornSource
 );
 
 /// Create a branch
@@ -25,7 +25,7 @@ nameservice_http::rejections!(
     post,
     path = "/v1/branches",
     tag = "branches",
-    params(IdempotencyKey),
+    params(IdempotencyKey, AllowForeign),
     request_body = NewBranch,
     responses(
         (status = CREATED, description = "The branch", body = shapes::Record,

@@ -106,7 +106,8 @@ impl Projection {
             false if scope.all => Some(Opening::All(None)),
             false => Some(Opening::Named(scope.addresses().into_iter().collect())),
         };
-        let interest = caller.interest(scope.filter(), scope.form());
+        let form = format!("{}\n{}", scope.form(), caller.events_form());
+        let interest = caller.interest(scope.filter(), form);
         Self::Records(Records { names, caller, scope, interest, opening })
     }
 
@@ -176,8 +177,7 @@ impl Records {
             }
         };
         let mut text = Text::default();
-        for record in found.iter().filter(|record| !record.retracted && self.scope.holds(record.kind, &record.address))
-        {
+        for record in found.iter().filter(|record| !record.retracted && self.shows(record.kind, &record.address)) {
             write(&mut text, &Event::of(record, Timestamp::now()), None)?;
         }
         Ok(text)
@@ -203,12 +203,17 @@ impl Records {
         Ok(text)
     }
 
+    /// Whether the reader wants a record of this kind, and may follow it.
+    fn shows(&self, kind: RecordKind, address: &Address) -> bool {
+        self.scope.holds(kind, address) && self.caller.follows(kind, address)
+    }
+
     /// Returns the records that changed, each once, at the position of its last change. So after each event everything up to
     /// its position is sent: a record that is sent later has a later change, too.
     fn changed(&self, entries: &[Arc<Entry>]) -> Vec<Changed> {
         let changes = entries.iter().map(|entry| &entry.change);
         let last: HashMap<_, _> = changes
-            .filter(|change| self.scope.holds(change.identity.kind, &change.address))
+            .filter(|change| self.shows(change.identity.kind, &change.address))
             .map(|change| ((&change.address, change.identity.kind), change.position))
             .collect();
         let mut changed: Vec<_> = last

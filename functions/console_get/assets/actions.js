@@ -51,7 +51,7 @@ const asMembers = (value) => (value && typeof value === 'object' && !(value inst
 /** What the service shows in place of a secret. */
 const REDACTED = '[redacted]';
 
-const ID_HELP = 'A content id: bafy…, bafk…';
+const ID_HELP = 'A content id: bagay… (a commit of Fluree), bagh… (an index root)';
 
 const pointer = (concern, title, path) => ({
   title,

@@ -26,7 +26,7 @@ nameservice_http::rejections!(GetRejections: READS; InvalidAddress UnknownRecord
 nameservice_http::rejections!(SnapshotRejections: READS; PayloadTooLarge);
 nameservice_http::rejections!(
     RefRejections: READS WRITES TAKES_BODY;
-    InvalidAddress InvalidContentId NotFound UnknownRecord Retracted
+    InvalidAddress InvalidContentId NotFluree NotFound UnknownRecord
 );
 
 /// Get a ledger, in Fluree's format
@@ -79,7 +79,8 @@ async fn fluree_snapshot_get(
 /// Move a ref, or create a ledger
 ///
 /// The path ends in the operation: `{address}/commit` and `{address}/index` compare and set; `{address}/init` creates a
-/// ledger without commits unless it exists, and takes no body.
+/// ledger without commits unless it exists, and takes no body. A retracted record rejects all three with the conflict that
+/// Fluree's clients understand.
 #[utoipa::path(
     post,
     path = "/nameservice/refs/{*address}",
@@ -105,19 +106,30 @@ async fn fluree_ref_post(
     match operation {
         Operation::Init => {
             let target = caller.target(address)?;
-            let created = ledgers.create_ledger(target.call(), target.address(), None, None).await?;
-            let init = Init { created: matches!(created, Created::Created(_)) };
-            Ok(Json(RefAnswer::Init(init)).into_response())
+            match ledgers.create_ledger(target.call(), target.address(), None, None).await? {
+                Created::Created(_) => Ok(init(true)),
+                Created::AlreadyExists => match ledgers.lookup(target.address()).await? {
+                    Some(record) if record.retracted => Ok(conflict(record.head.map(Ref::from))),
+                    _ => Ok(init(false)),
+                },
+                _ => Err(Problem::unknown_outcome()),
+            }
         }
         Operation::Commit => {
             let push = body?.0.into_head()?;
             let target = caller.target(address)?;
-            answer(&target, refs.push_head(target.call(), target.address(), &push).await?)
+            match refs.push_head(target.call(), target.address(), &push).await? {
+                PushOutcome::Retracted => Ok(conflict(refs.head(target.address()).await?.map(Ref::from))),
+                outcome => answer(outcome),
+            }
         }
         Operation::Index => {
             let push = body?.0.into_index()?;
             let target = caller.target(address)?;
-            answer(&target, refs.push_index(target.call(), target.address(), &push).await?)
+            match refs.push_index(target.call(), target.address(), &push).await? {
+                PushOutcome::Retracted => Ok(conflict(refs.index(target.address()).await?.map(Ref::from))),
+                outcome => answer(outcome),
+            }
         }
     }
 }
@@ -142,7 +154,11 @@ fn split(rest: &str) -> Result<(Address, Operation), Problem> {
     Ok((Address::parse(address).map_err(Problem::invalid_address)?, operation))
 }
 
-fn answer<T>(target: &Target<Write>, outcome: PushOutcome<T>) -> Result<Response, Problem>
+fn init(created: bool) -> Response {
+    Json(RefAnswer::Init(Init { created })).into_response()
+}
+
+fn answer<T>(outcome: PushOutcome<T>) -> Result<Response, Problem>
 where
     Ref: From<ConcernValue<T>>,
 {
@@ -154,7 +170,6 @@ where
         PushOutcome::Conflict { actual } => Ok(conflict(actual.map(Ref::from))),
         // `LeaseLost` cannot occur: pushes over this wire claim no lease.
         PushOutcome::Unknown | PushOutcome::WrongKind(_) | PushOutcome::LeaseLost { .. } => Ok(conflict(None)),
-        PushOutcome::Retracted => Err(Problem::retracted(target.address())),
         _ => Err(Problem::unknown_outcome()),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use nameservice_http::{
-    AddressInPath, IdempotencyKey, Problem, Route,
+    AddressInPath, AllowForeign, IdempotencyKey, Problem, Route,
     extract::{Body, Target, Write},
     respond,
     shapes::{Head, PushAnswer, requests::HeadPush},
@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::RefPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId NotFluree UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Move the head of a ledger
 ///
@@ -23,7 +23,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
     put,
     path = "/v1/heads/{*address}",
     tag = "pushes",
-    params(AddressInPath, IdempotencyKey),
+    params(AddressInPath, IdempotencyKey, AllowForeign),
     request_body = HeadPush,
     responses((status = OK, description = "The outcome, and the stored value", body = PushAnswer<Head>), Rejections),
     security(("bearer" = [])),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use nameservice_http::{
-    AddressInPath, IdempotencyKey, Problem, Route,
+    AddressInPath, AllowForeign, IdempotencyKey, Problem, Route,
     extract::{Admin, Body, Target},
     shapes::{self, requests::Snapshot},
 };
@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
-    InvalidAddress InvalidContentId UnknownRecord WrongKind Retracted Protected
+    InvalidAddress InvalidContentId NotFluree UnknownRecord WrongKind Retracted Protected
 );
 
 /// Reset a ledger
@@ -24,7 +24,7 @@ nameservice_http::rejections!(
     post,
     path = "/v1/resets/{*address}",
     tag = "lifecycle",
-    params(AddressInPath, IdempotencyKey),
+    params(AddressInPath, IdempotencyKey, AllowForeign),
     request_body = Snapshot,
     responses((status = OK, description = "The record as it is now", body = shapes::Record), Rejections),
     security(("bearer" = [])),

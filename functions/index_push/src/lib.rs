@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use nameservice_http::{
-    AddressInPath, IdempotencyKey, Problem, Route,
+    AddressInPath, AllowForeign, IdempotencyKey, Problem, Route,
     auth::Scope,
     extract::{Body, Target, Write},
     respond,
@@ -13,7 +13,7 @@ use nameservice_http::{
 use nameservice_model::RefPublisher;
 use utoipa_axum::routes;
 
-nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord Conflict WrongKind LeaseLost Retracted);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId NotFluree UnknownRecord Conflict WrongKind LeaseLost Retracted);
 
 /// Move the index of a record
 ///
@@ -23,7 +23,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
     put,
     path = "/v1/indexes/{*address}",
     tag = "pushes",
-    params(AddressInPath, IdempotencyKey),
+    params(AddressInPath, IdempotencyKey, AllowForeign),
     request_body = IndexPush,
     responses((status = OK, description = "The outcome, and the stored value", body = PushAnswer<Index>), Rejections),
     security(("bearer" = [])),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use nameservice_http::{
-    IdempotencyKey, Problem, Route,
+    AllowForeign, IdempotencyKey, Problem, Route,
     extract::{Allowed, Body, Write},
     respond,
     shapes::{self, requests::NewLedger},
@@ -12,7 +12,7 @@ use nameservice_http::{
 use nameservice_model::{Created, Publisher};
 use utoipa_axum::routes;
 
-nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId UnknownRecord AlreadyExists);
+nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidContentId NotFluree UnknownRecord AlreadyExists);
 
 /// Create a ledger
 ///
@@ -22,7 +22,7 @@ nameservice_http::rejections!(READS WRITES TAKES_BODY; InvalidAddress InvalidCon
     post,
     path = "/v1/ledgers",
     tag = "records",
-    params(IdempotencyKey),
+    params(IdempotencyKey, AllowForeign),
     request_body = NewLedger,
     responses(
         (status = CREATED, description = "The ledger", body = shapes::Record,

@@ -1,17 +1,21 @@
-//! `GET /v1/openapi.json`: the OpenAPI document, and `GET /v1/docs`: a page that renders it and sends requests.
+//! `GET /v1/openapi.json`: the OpenAPI document, `GET /v1/docs`: a page that renders it and sends requests, and
+//! `GET /.well-known/fluree.json`: where Fluree's command-line tool finds the routes that it speaks.
 //!
 //! This crate does not depend on the other handlers, so the document is a file in it, made by `nameservice openapi` from
 //! the routes that `nameservice serve` mounts. A test compares the two. The page is Swagger UI, vendored under
 //! `assets/vendor`: it has no build step, and loads nothing from another host.
 
+use std::sync::Arc;
+
 use axum::{
-    extract::{Path, rejection::PathRejection},
+    Extension, Json,
+    extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, Uri, header},
     response::{IntoResponse, Response},
 };
-use nameservice_http::{Problem, Route, assets};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use nameservice_http::{Auth, MountedAt, Problem, Route, assets};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 const DOCUMENT: &str = include_str!("../openapi.json");
@@ -85,7 +89,51 @@ async fn docs_file_get(
     assets::file(&headers, &uri, FILES, name.as_deref())
 }
 
+/// What Fluree's command-line tool asks a server for when it becomes a remote.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FlureeDiscovery)]
+struct Discovery {
+    /// The version of this document.
+    #[schema(example = 1)]
+    version: u32,
+    /// The path below which Fluree's routes are.
+    #[schema(example = "/v1/fluree")]
+    api_base_url: String,
+    /// How to get a token; left out if none is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auth: Option<DiscoveredAuth>,
+}
+
+/// How to get a token.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FlureeDiscoveryAuth)]
+struct DiscoveredAuth {
+    /// `token`: the user has one, and passes it to `fluree auth login --token`.
+    #[serde(rename = "type")]
+    #[schema(example = "token")]
+    kind: &'static str,
+}
+
+/// Find Fluree's routes
+///
+/// `fluree remote add` asks for this. Needs no token.
+#[utoipa::path(
+    get,
+    path = "/.well-known/fluree.json",
+    tag = "fluree",
+    responses((status = OK, description = "Where the routes are, and whether they need a token", body = Discovery)),
+)]
+async fn fluree_discovery_get(State(auth): State<Arc<Auth>>, mounted: Option<Extension<MountedAt>>) -> Json<Discovery> {
+    let base = mounted.map(|Extension(MountedAt(base))| base).unwrap_or_default();
+    let auth = (!matches!(*auth, Auth::Open)).then_some(DiscoveredAuth { kind: "token" });
+    Json(Discovery { version: 1, api_base_url: format!("{base}/v1/fluree"), auth })
+}
+
 /// Returns the routes of this operation.
 pub fn route() -> Route {
-    Route::new().routes(routes!(openapi_get)).routes(routes!(docs_get)).routes(routes!(docs_file_get))
+    Route::new()
+        .routes(routes!(openapi_get))
+        .routes(routes!(docs_get))
+        .routes(routes!(docs_file_get))
+        .routes(routes!(fluree_discovery_get))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use nameservice_http::{
-    IdempotencyKey, Problem, Route,
+    AllowForeign, IdempotencyKey, Problem, Route,
     auth::Scope,
     extract::{Allowed, Body, Write},
     shapes::transactions::{Transaction, TransactionAnswer},
@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 nameservice_http::rejections!(
     READS WRITES TAKES_BODY;
-    InvalidAddress InvalidContentId UnknownRecord TransactionRejected
+    InvalidAddress InvalidContentId NotFluree UnknownRecord TransactionRejected
 );
 
 /// Commit a transaction
@@ -27,7 +27,7 @@ nameservice_http::rejections!(
     post,
     path = "/v1/transactions",
     tag = "transactions",
-    params(IdempotencyKey),
+    params(IdempotencyKey, AllowForeign),
     request_body = Transaction,
     responses((status = OK, description = "All were applied", body = TransactionAnswer), Rejections),
     security(("bearer" = [])),
@@ -39,7 +39,7 @@ async fn transaction_commit(
 ) -> Result<Json<TransactionAnswer>, Problem> {
     let transaction = transaction.into_model()?;
     for operation in transaction.operations() {
-        caller.check(needed(operation), &operation.address)?;
+        caller.check(caller.at_least(needed(operation)), &operation.address)?;
     }
     let mut outcome = store.commit(caller.call(), &transaction).await?;
     if let Committed::Rejected(outcomes) = &mut outcome {

@@ -205,6 +205,7 @@ locals {
         "GET /v1/openapi.json",
         "GET /v1/docs",
         "GET /v1/docs/{file+}",
+        "GET /.well-known/fluree.json",
       ]
     }
 

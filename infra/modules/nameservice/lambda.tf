@@ -31,6 +31,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_FEED_TABLE             = aws_dynamodb_table.feed.name
         NAMESERVICE_FEED_RETENTION_SECONDS = var.feed_retention_in_days * 86400
       },
+      var.fluree ? { NAMESERVICE_FLUREE = "true" } : {},
       var.request_metrics ? { NAMESERVICE_METRICS = var.name } : {},
       contains(keys(each.value.actions), "views") ? { NAMESERVICE_VIEW_TABLE = one(module.views[*].name) } : {},
       # Shows the function that there is a search.

@@ -163,6 +163,12 @@ variable "event_channels" {
   }
 }
 
+variable "fluree" {
+  description = "Whether Fluree's servers share the table: heads and indexes whose ids Fluree's engine cannot read are rejected (422 `not-fluree`) unless an administrator allows them."
+  type        = bool
+  default     = false
+}
+
 variable "graphql_api" {
   description = "AppSync API of the module `graphql` to which `stream_consumer` publishes each change, for its subscriptions: the outputs `url` and `api_arn` of that module, whose variable `subscriptions` names the role of this one. Functions in a VPC reach it through a NAT gateway alone."
   type = object({

@@ -4,7 +4,7 @@
 //! Requests are read leniently here: a newer client may send members that this service has no use for.
 
 use jiff::Timestamp;
-use nameservice_model::{self as model, Address, ConcernValue, IndexRoot, RecordKind};
+use nameservice_model::{self as model, Address, ConcernValue, ContentId, IndexRoot, RecordKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -126,21 +126,32 @@ impl From<&model::Record> for Record {
     }
 }
 
+/// Returns an id as Fluree's own readers have it: text that is no content id is null. Their HTTP clients would reject the
+/// whole answer because of it, with every other record in it.
+fn readable(id: &str) -> Option<String> {
+    ContentId::parse(id).is_ok().then(|| id.to_owned())
+}
+
 fn index(record: &model::Record) -> (Option<String>, i64) {
-    (record.index.payload.as_ref().map(|root| root.id.as_str().to_owned()), record.index.v)
+    (record.index.payload.as_ref().and_then(|root| readable(root.id.as_str())), record.index.v)
+}
+
+/// Returns a count as Fluree's readers have it: 32 bits without a sign.
+fn count(n: i64) -> i64 {
+    n.clamp(0, u32::MAX.into())
 }
 
 impl From<&model::Record> for Ledger {
     fn from(record: &model::Record) -> Self {
         let config = record.config.payload.as_ref();
-        let named = |member: &str| config.and_then(|config| config.get(member)?.as_str()).map(str::to_owned);
+        let named = |member: &str| config.and_then(|config| config.get(member)?.as_str()).and_then(readable);
         let (index_head_id, index_t) = index(record);
         let head = record.head.clone().unwrap_or(ConcernValue::unborn());
         Self {
             ledger_id: record.address.as_str().into(),
             name: record.address.name().into(),
             branch: record.address.branch().into(),
-            commit_head_id: head.payload.map(|id| id.as_str().to_owned()),
+            commit_head_id: head.payload.and_then(|id| readable(id.as_str())),
             commit_t: head.v,
             index_head_id,
             index_t,
@@ -148,7 +159,7 @@ impl From<&model::Record> for Ledger {
             retracted: record.retracted,
             config_id: named("config_id"),
             source_branch: record.source_branch.clone(),
-            branches: record.branches,
+            branches: count(record.branches),
         }
     }
 }
@@ -350,13 +361,13 @@ pub struct Ref {
 
 impl From<model::Head> for Ref {
     fn from(head: model::Head) -> Self {
-        Self { id: head.payload.map(|id| id.as_str().to_owned()), t: head.v }
+        Self { id: head.payload.and_then(|id| readable(id.as_str())), t: head.v }
     }
 }
 
 impl From<model::Index> for Ref {
     fn from(index: model::Index) -> Self {
-        Self { id: index.payload.map(|root| root.id.as_str().to_owned()), t: index.v }
+        Self { id: index.payload.and_then(|root| readable(root.id.as_str())), t: index.v }
     }
 }
 

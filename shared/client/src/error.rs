@@ -124,6 +124,10 @@ impl RequestError {
                 let known = ["status_v", "config_v", "rev", "lease_token"].into_iter().find(|name| *name == counter);
                 Error::LimitReached { counter: known.unwrap_or("a counter") }
             }
+            Some(ProblemKind::NotFluree) => match (self.member("field"), self.member("id"), self.member("expected")) {
+                (Some(field), Some(id), Some(expected)) => Error::NotFluree { field, id, expected },
+                _ => Error::Store { operation, source: self.into() },
+            },
             Some(ProblemKind::Unsupported) => match self.member("capability") {
                 Some(capability) => Error::Unsupported { capability, reason: self.to_string() },
                 None => Error::Store { operation, source: self.into() },

@@ -53,7 +53,8 @@ impl Request {
 
     /// Returns the write of a call: repeating the call repeats the same write.
     pub fn of_call(method: Method, path: &str, call: &Call) -> Self {
-        Self::write(method, path, Some(call.request_id.as_str()))
+        let request = Self::write(method, path, Some(call.request_id.as_str()));
+        request.query("allow_foreign", call.allow_foreign.then_some(true))
     }
 
     /// Appends an address to the path.

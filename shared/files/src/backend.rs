@@ -5,7 +5,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_embedded::state::Command;
 use nameservice_model::{
     Address, Call, Capabilities, Capability, Cursor, Error, GraphSourceLookup, Limit, ListQuery, Listed, NameService,
-    Page, Record, RecordKind, Result, Visible, Write, WriteAll, Written,
+    Page, Record, RecordKind, Result, Visible, Write, WriteAll, Written, check_fluree,
 };
 
 use crate::{Files, names, plan::Plan};
@@ -68,6 +68,8 @@ impl NameService for Files {
 #[async_trait]
 impl WriteAll for Files {
     async fn write(&self, call: &Call, write: Write) -> Result<Written> {
+        // Fluree's servers use the same files.
+        check_fluree(self, call, &write).await?;
         if let Write::PushIndex { push, .. } = &write {
             if !push.desired().graphs().is_empty() {
                 let reason = "files have no place for the indexes of named graphs";

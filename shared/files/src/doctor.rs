@@ -1,13 +1,14 @@
 //! Examines the files, and repairs what can be repaired safely.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use nameservice_embedded::{Finding, Fix, Severity};
-use nameservice_model::{Address, Observer, Progress, RecordKind, Result, chain};
+use nameservice_model::{Address, ContentId, FlureeContent, Observer, Progress, Record, RecordKind, Result, chain};
 
 use crate::{
     Files,
     codec::{Main, Stored},
+    commit_log::Flaws,
     names,
     scan::Pair,
     storage::{Entry, epoch_ms},
@@ -27,8 +28,13 @@ pub const CODES: &[(&str, &str)] = &[
     ("name-collides", "two names differ only by case: on some file systems they are one file"),
     ("name-unlistable", "Fluree lists the record under another name, or not at all"),
     ("id-unreadable", "a file names content by something that is not a content id: it is read as absent"),
+    ("id-foreign", "a head or an index of a ledger has an id that Fluree's engine cannot read"),
     ("index-orphaned", "an index file has no main file beside it"),
     ("index-ahead", "an index is newer than the head"),
+    ("commits-above-head", "lines of Fluree's commit log are above the head"),
+    ("commit-not-head", "Fluree's commit log has another commit at the head's `t`"),
+    ("commits-superseded", "Fluree's commit log names several commits at one `t`"),
+    ("commits-unreadable", "Fluree's commit log cannot be read: Fluree follows the commits themselves"),
     ("stage-left", "a write was interrupted and has left its staging file"),
     ("count-wrong", "the number of branches is not that of the records made from it"),
     ("reference-dangling", "a graph source depends on a record that does not exist"),
@@ -67,7 +73,8 @@ impl Report<'_> {
 
 impl Files {
     /// Examines all files and passes each finding to `found`. With `fix`, repairs what can be repaired safely: wrong counts
-    /// of branches, and staging files that are no longer in use. Records are never removed or invented.
+    /// of branches, lines of Fluree's commit logs that contradict their ledgers, and staging files that are no longer in use.
+    /// Records are never removed or invented.
     pub async fn examine(&self, fix: bool, found: &mut (dyn FnMut(Finding) + Send)) -> Result<Examined> {
         self.examine_observed(fix, found, &|_| {}).await
     }
@@ -84,7 +91,9 @@ impl Files {
         let mut examined = Examined { files: entries.len() as u64, ..Examined::default() };
         self.examine_entries(&entries, fix, &mut report).await;
         let pairs = self.pairs(names::ROOT).await?;
-        let (mut known, mut read) = (BTreeMap::new(), 0);
+        let logs: HashSet<&str> =
+            entries.iter().map(|entry| &*entry.key).filter(|key| names::is_commits(key)).collect();
+        let (mut known, mut read, mut logged) = (BTreeMap::new(), 0, Vec::new());
         let total = Some(pairs.len() as u64);
         self.read_pairs(&pairs, |pair, found| {
             read += 1;
@@ -96,6 +105,9 @@ impl Files {
                     examined.records += 1;
                     self.examine_record(&pair.main.key, &stored, &mut report);
                     let record = stored.portable.record;
+                    if record.kind == RecordKind::Ledger && logs.contains(&*names::commits_key(&record.address)) {
+                        logged.push(record.address.clone());
+                    }
                     known.insert(
                         record.address,
                         Known {
@@ -111,6 +123,9 @@ impl Files {
         })
         .await?;
         observe(Progress { done: read, total });
+        for address in logged {
+            self.examine_log(&address, fix, &mut report).await?;
+        }
         self.examine_references(&known, fix, &mut report).await;
         Ok(examined)
     }
@@ -184,6 +199,20 @@ impl Files {
             let mend = "if the head was reset, reset the index too: `nameservice reset`";
             report.add("index-ahead", Severity::Warning, address, what, mend);
         }
+        for (id, expected) in foreign_ids(record) {
+            let what = format!(
+                "`{id}` of `{}` is not the id of {}: Fluree fails on the ledger",
+                record.address,
+                expected.describe()
+            );
+            report.add(
+                "id-foreign",
+                Severity::Error,
+                address,
+                what,
+                "reset it to what Fluree has written: `nameservice reset`",
+            );
+        }
         if let Main::Ledger(main) = &stored.main
             && stored.former.is_none()
         {
@@ -192,6 +221,56 @@ impl Files {
                 let what = format!("{}: `{id}` is not a content id, and counts as absent", path());
                 report.add("id-unreadable", Severity::Error, address, what, "write the content id that was meant");
             }
+        }
+    }
+
+    /// Compares Fluree's commit log of a ledger with its head.
+    async fn examine_log(&self, address: &Address, fix: bool, report: &mut Report<'_>) -> Result<()> {
+        // The log first: Fluree appends a line after it has moved the head.
+        let log = self.commit_log(address).await?;
+        let head = self.load(address).await?.and_then(|stored| stored.portable.record.head);
+        let (Some(log), Some(head)) = (log, head) else { return Ok(()) };
+        let path = self.inner.storage.describe(&names::commits_key(address));
+        let Some(log) = log else {
+            let what = format!("{path} has a line that cannot be read");
+            let mend = "nothing, or delete the file: Fluree does not use it";
+            report.add("commits-unreadable", Severity::Note, Some(address), what, mend);
+            return Ok(());
+        };
+        let flaws = Flaws::of(&log, &head);
+        if flaws.is_none() {
+            return Ok(());
+        }
+        let Flaws { above, is_not_head, superseded } = flaws;
+        let t = head.v;
+        let found = [
+            (above > 0, "commits-above-head", format!("{path}: {above} lines are above the head at t {t}")),
+            (is_not_head, "commit-not-head", format!("{path} has another commit than the head's at t {t}")),
+            (superseded > 0, "commits-superseded", format!("{path}: {superseded} lines name several commits at one t")),
+        ];
+        let outcome = match fix {
+            false => Fix::Possible,
+            true => match self.mend_log(address).await {
+                Ok(()) => Fix::Done,
+                Err(error) => Fix::Failed(chain(&error)),
+            },
+        };
+        for (_, code, what) in found.into_iter().filter(|(is_found, ..)| *is_found) {
+            let mut finding = Finding::new(code, Severity::Error, what, "remove the lines");
+            finding.address = Some(address.to_string());
+            finding.fix = outcome.clone();
+            (report.findings)(finding);
+        }
+        Ok(())
+    }
+
+    /// Removes the lines of a commit log that contradict the head as it is now.
+    async fn mend_log(&self, address: &Address) -> Result<()> {
+        let storage = &self.inner.storage;
+        let _guard = storage.lock(&[names::main_key(address)], self.inner.timeout).await?;
+        match self.load(address).await?.and_then(|stored| stored.portable.record.head) {
+            Some(head) => self.clear_commits(address, &head).await,
+            None => Ok(()),
         }
     }
 
@@ -236,6 +315,15 @@ impl Files {
             (report.findings)(finding);
         }
     }
+}
+
+/// Returns the ids of a ledger that Fluree's engine cannot read. Text that is no content id is none for it.
+fn foreign_ids(record: &Record) -> Vec<(&ContentId, FlureeContent)> {
+    let head = record.head.as_ref().and_then(|head| head.payload.as_ref());
+    let index = record.index.payload.as_ref().map(|root| &root.id);
+    let ids = [(head, FlureeContent::Commit), (index, FlureeContent::IndexRoot)].into_iter();
+    let ids = ids.filter(|_| record.kind == RecordKind::Ledger).filter_map(|(id, expected)| Some((id?, expected)));
+    ids.filter(|(id, expected)| id.codec().is_some() && !expected.is_named_by(id)).collect()
 }
 
 /// Whether the source counts the record as a branch. A record that names itself as its source is not counted.

@@ -3,16 +3,22 @@
 //! The records as they were last seen are an embedded nameservice, whose log is the feed. A write of this process is
 //! noticed immediately; those of other programs on a notification from the directory, or at the next interval. A
 //! notification names the files that have changed, and only those are looked at; the interval compares everything. Several
-//! writes of one concern between two comparisons are one change.
+//! writes of one concern between two comparisons are one change, whose `previous` is the watermark from which on it covers them.
+//! Heads that Fluree has published meanwhile are changes of their own as far as its commit log still has them.
 //!
 //! A record is only reported as purged after its file was found to be absent in a directory that is certainly there
 //! (`Directory::check`). Anything else is an outage.
+
+mod steps;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     mem,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex as Lock, MutexGuard, PoisonError, RwLock, Weak},
+    sync::{
+        Arc, Mutex as Lock, MutexGuard, PoisonError, RwLock, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -64,6 +70,8 @@ struct Following {
     /// Held while a record is read and its change is logged, so that the log never returns to an older value.
     locks: Vec<Mutex<()>>,
     changed: Arc<Changed>,
+    /// Whether everything was compared once: a record that is new then was created since.
+    is_begun: AtomicBool,
     watching: Lock<Option<Watching>>,
     task: JoinHandle<()>,
 }
@@ -229,6 +237,11 @@ impl Following {
             portable.record.dependents = 0;
             portable
         });
+        if let Some(portable) = &portable {
+            for step in self.steps(files, address, portable).await {
+                self.log.observe(address, Some(step)).await?;
+            }
+        }
         self.log.observe(address, portable).await
     }
 
@@ -377,11 +390,13 @@ impl Files {
                     seen: Mutex::default(),
                     locks: (0..TOGETHER).map(|_| Mutex::default()).collect(),
                     changed: changed.clone(),
+                    is_begun: AtomicBool::new(false),
                     watching: Lock::default(),
                     task: tokio::spawn(follow(Arc::downgrade(&self.inner), changed, feed.interval)),
                 };
                 following.watch(feed, true).await?;
                 following.compare(self, &Scope::all()).await?;
+                following.is_begun.store(true, Ordering::Relaxed);
                 Ok(following)
             })
             .await

@@ -22,6 +22,7 @@
 mod backend;
 mod cache;
 mod codec;
+mod commit_log;
 mod counts;
 mod doctor;
 mod engine;

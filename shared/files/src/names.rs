@@ -6,6 +6,7 @@ use nameservice_model::Address;
 pub(crate) const ROOT: &str = "ns@v2";
 const JSON: &str = ".json";
 const INDEX_JSON: &str = ".index.json";
+const COMMITS_JSONL: &str = ".commits.jsonl";
 /// The longest segment of a path: with the ending of a staging file it stays below the 255 bytes of common file systems.
 const MAX_SEGMENT_BYTES: usize = 200;
 /// Endings that make Fluree take a file for something else, or a directory for a file.
@@ -23,7 +24,12 @@ pub(crate) fn index_key(address: &Address) -> String {
 
 /// The log of commits that Fluree keeps beside a ledger.
 pub(crate) fn commits_key(address: &Address) -> String {
-    format!("{ROOT}/{}/{}.commits.jsonl", address.name(), address.branch())
+    format!("{ROOT}/{}/{}{COMMITS_JSONL}", address.name(), address.branch())
+}
+
+/// Whether it is a log of commits.
+pub(crate) fn is_commits(key: &str) -> bool {
+    key.ends_with(COMMITS_JSONL)
 }
 
 /// The lock file of a file: the last extension is replaced.

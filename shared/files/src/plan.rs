@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) removes: bool,
     /// Whether it writes the index file, too, after the main file.
     pub(crate) both: bool,
+    /// Whether it moves the head back.
+    pub(crate) resets: bool,
     /// The holder of a lease to be acquired, which another program's lease may exclude.
     pub(crate) holder: Option<String>,
 }
@@ -35,6 +37,7 @@ impl Plan {
             creates: false,
             removes: false,
             both: false,
+            resets: false,
             holder: None,
         };
         Some(match write {
@@ -55,7 +58,7 @@ impl Plan {
             Write::Purge { address } | Write::DropBranch { address } => {
                 Self { removes: true, ends: true, ..about(address) }
             }
-            Write::ResetHead { address, .. } => Self { both: true, ..about(address) },
+            Write::ResetHead { address, .. } => Self { both: true, resets: true, ..about(address) },
             Write::AcquireLease { address, request } => {
                 Self { holder: Some(request.holder().to_owned()), ..about(address) }
             }

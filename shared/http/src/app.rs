@@ -8,8 +8,8 @@ use std::{
 use axum::extract::FromRef;
 use metrics::gauge;
 use nameservice_model::{
-    AdminPublisher, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher, NameService,
-    Publisher, Records, RefPublisher, StatusPublisher, TransactionPublisher,
+    AdminPublisher, BesideFluree, ChangeFeed, ConfigPublisher, GraphSourceLookup, GraphSourcePublisher, LeasePublisher,
+    NameService, Publisher, Records, RefPublisher, StatusPublisher, TransactionPublisher,
 };
 use tokio::{sync::watch, time::timeout};
 
@@ -46,6 +46,15 @@ impl App {
         let Parts { backend, feed, auth, shutdown, .. } = &*self.0;
         let (backend, feed, auth, shutdown) = (backend.clone(), view(feed.clone()), auth.clone(), shutdown.clone());
         Self(Arc::new(Parts { backend, hub: Hub::new(feed.clone()), feed, auth, shutdown }))
+    }
+
+    /// Returns the same service over a place that is shared with Fluree: ids that Fluree's engine cannot read are rejected.
+    #[must_use]
+    pub fn beside_fluree(&self) -> Self {
+        let Parts { backend, feed, auth, shutdown, hub } = &*self.0;
+        let backend = Arc::new(BesideFluree::new(backend.clone()));
+        let (feed, hub, auth, shutdown) = (feed.clone(), hub.clone(), auth.clone(), shutdown.clone());
+        Self(Arc::new(Parts { backend, feed, hub, auth, shutdown }))
     }
 
     /// Returns whether every caller may do everything.
@@ -112,6 +121,11 @@ impl FromRef<App> for Shutdown {
 /// extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct EndsBy(pub SystemTime);
+
+/// The path below which the service is reached, such as `/nameservice`, for answers that name paths. It is one of the request's
+/// extensions; without it, the service is at the root.
+#[derive(Clone, Debug)]
+pub struct MountedAt(pub Arc<str>);
 
 /// Marks that the runtime sends whole answers of a bounded size, and no streams: a Lambda function behind a gateway. It is
 /// one of the request's extensions.

@@ -9,7 +9,7 @@ use std::{
 
 use axum::http::{HeaderMap, header, request::Parts};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use nameservice_model::{Address, AddressGlob, Object};
+use nameservice_model::{Address, AddressGlob, Object, RecordKind};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -28,8 +28,10 @@ const FLUREE_ALL_CLAIM: &str = "fluree.storage.all";
 const FLUREE_LEDGERS_CLAIM: &str = "fluree.storage.ledgers";
 /// Fluree's claim of access to the events of every record.
 const FLUREE_ALL_EVENTS_CLAIM: &str = "fluree.events.all";
-/// Fluree's claim of access to the events of the records listed.
+/// Fluree's claim of access to the events of the ledgers listed.
 const FLUREE_LEDGERS_EVENTS_CLAIM: &str = "fluree.events.ledgers";
+/// Fluree's claim of access to the events of the graph sources listed.
+const FLUREE_SOURCES_EVENTS_CLAIM: &str = "fluree.events.graph_sources";
 
 /// How callers are authenticated.
 #[derive(Debug)]
@@ -147,8 +149,10 @@ pub struct Principal {
     within: Option<Named>,
     /// Where Fluree's claims allow reading and writing.
     storage: Granted,
-    /// Where Fluree's claims allow following events.
-    events: Granted,
+    /// Where Fluree's claims allow following the events of ledgers.
+    ledger_events: Granted,
+    /// Where Fluree's claims allow following the events of graph sources.
+    source_events: Granted,
     /// When the token expires; `None` if none was needed.
     expires_at: Option<SystemTime>,
 }
@@ -186,8 +190,15 @@ impl Granted {
 
 impl Principal {
     fn unlimited(id: &str) -> Self {
-        let (storage, events) = (Granted::All, Granted::All);
-        Self { id: id.into(), scope: Some(Scope::Admin), within: None, storage, events, expires_at: None }
+        Self {
+            id: id.into(),
+            scope: Some(Scope::Admin),
+            within: None,
+            storage: Granted::All,
+            ledger_events: Granted::All,
+            source_events: Granted::All,
+            expires_at: None,
+        }
     }
 
     /// Reads the claims of a verified token.
@@ -203,7 +214,8 @@ impl Principal {
             scope: Scope::NAMED.into_iter().rfind(granted),
             within: claims.get(ADDRESSES_CLAIM).map(within).transpose()?,
             storage: Granted::by(claims, FLUREE_ALL_CLAIM, FLUREE_LEDGERS_CLAIM),
-            events: Granted::by(claims, FLUREE_ALL_EVENTS_CLAIM, FLUREE_LEDGERS_EVENTS_CLAIM),
+            ledger_events: Granted::by(claims, FLUREE_ALL_EVENTS_CLAIM, FLUREE_LEDGERS_EVENTS_CLAIM),
+            source_events: Granted::by(claims, FLUREE_ALL_EVENTS_CLAIM, FLUREE_SOURCES_EVENTS_CLAIM),
             expires_at: claims.get("exp").and_then(Value::as_f64).and_then(time),
         })
     }
@@ -232,7 +244,26 @@ impl Principal {
     /// What Fluree's claims grant of a scope.
     fn granted(&self, scope: Scope) -> impl Iterator<Item = &Granted> {
         let storage = (scope <= Scope::Write).then_some(&self.storage);
-        storage.into_iter().chain((scope == Scope::Events).then_some(&self.events))
+        let events = (scope == Scope::Events).then_some([&self.ledger_events, &self.source_events]);
+        storage.into_iter().chain(events.into_iter().flatten())
+    }
+
+    /// Whether the caller may follow the events of a record of this kind. Fluree grants those of ledgers and of graph sources
+    /// apart.
+    pub(crate) fn follows(&self, kind: RecordKind, address: &Address) -> bool {
+        let events = match kind {
+            RecordKind::Ledger => &self.ledger_events,
+            RecordKind::GraphSource => &self.source_events,
+        };
+        self.may(Scope::Read, address) || events.holds(address)
+    }
+
+    /// Returns what the claims grant of events for each kind, as a text: equal for callers with equal grants.
+    pub(crate) fn events_form(&self) -> String {
+        match (&self.ledger_events, &self.source_events) {
+            (ledgers, sources) if ledgers == sources => String::new(),
+            (ledgers, sources) => format!("{ledgers:?}\n{sources:?}"),
+        }
     }
 
     /// Returns the records that the caller may do this to, as a value.
@@ -418,6 +449,40 @@ mod tests {
         assert!(all.may_somewhere(Scope::Events) && some.may_somewhere(Scope::Events));
         assert_eq!(all.visible(Scope::Events), Visible::All);
         assert!(principal(json!({"fluree.storage.ledgers": ["mydb"]})).may(Scope::Events, &address("mydb")));
+    }
+
+    #[test]
+    fn claims_of_fluree_to_events_grant_ledgers_and_graph_sources_apart() {
+        use RecordKind::{GraphSource, Ledger};
+        let ledgers = principal(json!({"fluree.events.ledgers": ["mydb", "both"]}));
+        let sources = principal(json!({"fluree.events.graph_sources": ["search", "both"]}));
+        let each = principal(json!({"fluree.events.ledgers": ["mydb"], "fluree.events.graph_sources": ["search"]}));
+        let all = principal(json!({"fluree.events.all": true, "fluree.events.graph_sources": ["search"]}));
+        let storage = principal(json!({"fluree.storage.ledgers": ["mydb", "search"]}));
+        for (caller, kind, name, may) in [
+            (&ledgers, Ledger, "mydb", true),
+            (&ledgers, Ledger, "both", true),
+            (&ledgers, GraphSource, "mydb", false),
+            (&ledgers, GraphSource, "search", false),
+            (&sources, GraphSource, "search", true),
+            (&sources, GraphSource, "both", true),
+            (&sources, Ledger, "search", false),
+            (&sources, GraphSource, "search:dev", false),
+            (&each, Ledger, "mydb", true),
+            (&each, GraphSource, "search", true),
+            (&each, Ledger, "search", false),
+            (&each, GraphSource, "mydb", false),
+            (&all, GraphSource, "other", true),
+            (&all, Ledger, "other", true),
+            (&storage, GraphSource, "search", true),
+            (&storage, Ledger, "mydb", true),
+        ] {
+            assert_eq!(caller.follows(kind, &address(name)), may, "{caller:?} {kind:?} {name}");
+        }
+        assert!(sources.may_somewhere(Scope::Events) && !sources.may_somewhere(Scope::Read));
+        // Readers whose streams differ never share one.
+        assert_ne!(ledgers.events_form(), sources.events_form());
+        assert_ne!(each.events_form(), ledgers.events_form());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use axum::{
     http::{HeaderMap, Uri, header, request::Parts},
 };
 use nameservice_api::json;
-use nameservice_model::{Address, Call, Record, RequestId, Within, redact};
+use nameservice_model::{Address, Call, Record, RecordKind, RequestId, Within, redact};
 use percent_encoding::percent_decode_str;
 use serde::{
     Deserialize, Deserializer,
@@ -31,6 +31,7 @@ use crate::{
 /// The name of the only path parameter.
 const ADDRESS: &str = "address";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const ALLOW_FOREIGN: &str = "allow_foreign";
 /// The longest `Idempotency-Key`, in bytes.
 const MAX_KEY_BYTES: usize = 128;
 
@@ -129,6 +130,16 @@ impl<S: Needs> Allowed<S> {
         self.principal.may(Scope::Write, address)
     }
 
+    /// Whether the caller may follow the events of a record of this kind.
+    pub fn follows(&self, kind: RecordKind, address: &Address) -> bool {
+        self.principal.follows(kind, address)
+    }
+
+    /// Returns a text that is equal for callers to whom Fluree's claims grant the same events.
+    pub fn events_form(&self) -> String {
+        self.principal.events_form()
+    }
+
     /// Returns the interest of a reader with this filter, in a form of this name.
     pub fn interest(&self, filter: Filter, form: String) -> Arc<Interest> {
         Arc::new(Interest::new(filter, self.principal.visible(S::SCOPE.min(Scope::Read)), form))
@@ -167,9 +178,14 @@ impl<S: Needs> Allowed<S> {
         }
     }
 
+    /// Returns a scope, or that of an administrator if the call asks for what only they may.
+    pub fn at_least(&self, scope: Scope) -> Scope {
+        if self.call.allow_foreign { scope.max(Scope::Admin) } else { scope }
+    }
+
     /// Permits a record that the path does not name.
     pub fn target(self, address: Address) -> Result<Target<S>, Problem> {
-        self.principal.check(S::SCOPE, &address)?;
+        self.principal.check(self.at_least(S::SCOPE), &address)?;
         Ok(Target { address, allowed: self })
     }
 }
@@ -234,6 +250,7 @@ where
         if let Some(noted) = &noted {
             noted.principal(principal.id());
         }
+        let allows_foreign = N::SCOPE >= Scope::Write && allows_foreign(parts.uri.query().unwrap_or_default())?;
         let call = match idempotency_key(&parts.headers)? {
             Some(key) => {
                 let Received { uri, body } = received(parts)?;
@@ -244,6 +261,7 @@ where
             // A call without a key cannot be repeated.
             None => Call::fresh(),
         };
+        let call = call.allowing_foreign(allows_foreign);
         if let Some(wanted) = parts.extensions.get::<CallOf>() {
             wanted.note(&call.request_id);
         }
@@ -288,6 +306,16 @@ async fn last_segment<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<St
         .map_err(|_| Problem::invalid_address("the path is not UTF-8"))?;
     let text = params.iter().find(|(name, _)| *name == ADDRESS).map(|(_, value)| value.to_owned());
     text.ok_or_else(|| Problem::internal("the route has no path parameter `address`"))
+}
+
+/// Reads the parameter that allows ids which Fluree's engine cannot read.
+fn allows_foreign(query: &str) -> Result<bool, Problem> {
+    match form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == ALLOW_FOREIGN) {
+        None => Ok(false),
+        Some((_, value)) => {
+            value.parse().map_err(|_| Problem::invalid_parameter(ALLOW_FOREIGN, "must be true or false"))
+        }
+    }
 }
 
 fn received(parts: &Parts) -> Result<&Received, Problem> {

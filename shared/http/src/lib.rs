@@ -30,11 +30,11 @@ mod verifier;
 /// The JSON of the wire.
 pub use nameservice_api as shapes;
 
-pub use app::{App, EndsBy, Shutdown, WholeAnswers};
+pub use app::{App, EndsBy, MountedAt, Shutdown, WholeAnswers};
 pub use auth::{Auth, Authorizer, StaticToken};
 pub use cors::{CorsLayer, InvalidOrigin, cors};
 pub use key_source::{Fetch, KeyFile, KeySource, KeyUrl, NO_KEYS};
-pub use openapi::{AddressInPath, BEARER, IdempotencyKey, openapi};
+pub use openapi::{AddressInPath, AllowForeign, BEARER, IdempotencyKey, openapi};
 pub use path::{escape_path, redirect};
 pub use problem::{ForUpstream, Problem};
 pub use request_log::{Answered, CallOf, log_requests, report_requests};

@@ -53,6 +53,16 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
+/// The parameter that allows ids which Fluree's engine cannot read.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(dead_code, reason = "describes a parameter, is never made")]
+pub struct AllowForeign {
+    /// Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`.
+    #[param(default = false)]
+    allow_foreign: Option<bool>,
+}
+
 /// Completes the document of a router: title, version, security, and paths as OpenAPI writes them
 /// (`{address}` where the router's `{*address}` takes the rest of the path).
 pub fn openapi(mut document: OpenApi) -> OpenApi {

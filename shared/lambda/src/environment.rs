@@ -14,6 +14,9 @@ const TABLE: &str = "NAMESERVICE_TABLE";
 const FEED_TABLE: &str = "NAMESERVICE_FEED_TABLE";
 /// How long changes can be read, in seconds.
 const FEED_RETENTION: &str = "NAMESERVICE_FEED_RETENTION_SECONDS";
+/// Whether the table is shared with Fluree's servers.
+#[cfg(feature = "http")]
+const FLUREE: &str = "NAMESERVICE_FLUREE";
 /// Set by Lambda from the function's logging configuration.
 const LOG_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 
@@ -42,6 +45,17 @@ pub(crate) fn connections() -> Result<(Store, Feed), InvalidVariable> {
     let table = variable(TABLE).unwrap_or_else(|| Store::DEFAULT_TABLE.to_owned());
     let feed = Feed::new(client.clone(), variable(FEED_TABLE).unwrap_or_else(|| Feed::table_of(&table)));
     Ok((Store::new(client, table), feed.with_retention(retention)))
+}
+
+/// Returns whether the table is shared with Fluree's servers: then ids that their engine cannot read are rejected.
+#[cfg(feature = "http")]
+pub(crate) fn is_beside_fluree() -> Result<bool, InvalidVariable> {
+    let Some(value) = variable(FLUREE) else { return Ok(false) };
+    value.parse().map_err(|_| InvalidVariable {
+        name: FLUREE,
+        reason: format!("is `{value}`, which is neither true nor false"),
+        source: None,
+    })
 }
 
 /// Returns the level at which to log. Lambda sets and checks the variable. A level that tracing does not have (`FATAL`)

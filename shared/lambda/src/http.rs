@@ -122,7 +122,9 @@ fn serve(
         let auth = auth().await?;
         let (store, feed) = environment::connections()?;
         tokio::spawn(connect(store.clone()));
-        answer(Router::from(route), app(store, feed, auth), answers).await
+        let app = app(store, feed, auth);
+        let app = if environment::is_beside_fluree()? { app.beside_fluree() } else { app };
+        answer(Router::from(route), app, answers).await
     })
 }
 

@@ -73,12 +73,21 @@ impl AsRef<str> for RequestId {
 pub struct Call {
     /// The identity of the call.
     pub request_id: RequestId,
+    /// Whether it may store ids that Fluree's engine cannot read in a place that is shared with Fluree: for administrators.
+    pub allow_foreign: bool,
 }
 
 impl Call {
     /// Returns a call with this id. A call that is repeated with the same id is applied once.
     pub fn with_id(request_id: RequestId) -> Self {
-        Self { request_id }
+        Self { request_id, allow_foreign: false }
+    }
+
+    /// Returns the same call, which may store ids that Fluree's engine cannot read.
+    #[must_use]
+    pub const fn allowing_foreign(mut self, allow: bool) -> Self {
+        self.allow_foreign = allow;
+        self
     }
 
     /// Returns a call with a new random id.

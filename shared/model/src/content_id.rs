@@ -51,6 +51,11 @@ impl ContentId {
         self.0.clone()
     }
 
+    /// Returns the codec of the content, as multicodec numbers it; `None` if what is stored is no content id.
+    pub fn codec(&self) -> Option<u64> {
+        Cid::try_from(&*self.0).ok().map(|cid| cid.codec())
+    }
+
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-use crate::{Address, Capability};
+use crate::{Address, Capability, ContentId, FlureeContent};
 
 /// An error of any kind, kept as the source of ours.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync + 'static>;
@@ -55,6 +55,16 @@ pub enum Error {
         operation: &'static str,
         /// The records that the write is about.
         addresses: Vec<Address>,
+    },
+    /// The place is shared with Fluree, whose engine cannot read this id. Nothing was written.
+    #[error("{field}: `{id}` is not the id of {}, whose engine shares this place", .expected.describe())]
+    NotFluree {
+        /// The member of the write that has the id.
+        field: String,
+        /// The id.
+        id: ContentId,
+        /// What it would have to name.
+        expected: FlureeContent,
     },
     /// The value does not fit a DynamoDB item (400 KB).
     #[error("the value is too large for one item of the store")]

@@ -16,6 +16,7 @@ mod desired;
 mod difference;
 mod error;
 mod finding;
+mod fluree;
 mod forward;
 mod item_size;
 mod judge;
@@ -53,6 +54,7 @@ pub use desired::{
 pub use difference::PartState;
 pub use error::{BoxError, Error, Result, chain};
 pub use finding::{Finding, Fix, Severity};
+pub use fluree::{BesideFluree, FlureeContent, check_fluree};
 pub use item_size::{MAX_ITEM_BYTES, index_item_bytes};
 pub use judge::{Expect, Judgement};
 pub use lease::{

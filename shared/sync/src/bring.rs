@@ -27,11 +27,24 @@ pub(crate) const REDACTED_CONFIG: &str =
 pub(crate) struct Target<'a> {
     backend: &'a dyn Backend,
     has_written: AtomicBool,
+    /// Whether it takes ids that Fluree's engine cannot read, also where Fluree shares its place.
+    takes_foreign: bool,
 }
 
 impl<'a> Target<'a> {
     pub(crate) fn new(backend: &'a dyn Backend) -> Self {
-        Self { backend, has_written: AtomicBool::new(false) }
+        Self { backend, has_written: AtomicBool::new(false), takes_foreign: false }
+    }
+
+    /// Returns the target, which takes ids that Fluree's engine cannot read, or does not.
+    pub(crate) fn taking_foreign(mut self, takes: bool) -> Self {
+        self.takes_foreign = takes;
+        self
+    }
+
+    /// Returns the call of a new write.
+    fn call(&self) -> Call {
+        Call::fresh().allowing_foreign(self.takes_foreign)
     }
 
     /// Returns whether something was written, even if what followed was rejected.
@@ -145,7 +158,7 @@ async fn create_ledger(to: &Target<'_>, source: &Record) -> Step<Record> {
     let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
     let config = new_config(&source.config)?;
     let ledger = NewLedger { head, config, ..NewLedger::like(source) };
-    match to.create(&Call::fresh(), &ledger).await? {
+    match to.create(&to.call(), &ledger).await? {
         Created::Created(record) => {
             to.wrote();
             Ok(*record)
@@ -160,7 +173,7 @@ async fn create_branch(to: &Target<'_>, source: &Record, parent: &str) -> Step<R
         Err(error) => return rejected(format!("the address of its source branch is not valid: {error}")),
     };
     let head = source.head.as_ref().filter(|head| !head.is_unborn()).map(new_head).transpose()?;
-    match to.create_branch(&Call::fresh(), &source.address, &parent, head.as_ref()).await? {
+    match to.create_branch(&to.call(), &source.address, &parent, head.as_ref()).await? {
         BranchCreated::Created(record) => {
             to.wrote();
             Ok(*record)
@@ -309,7 +322,7 @@ async fn push_head(to: &Target<'_>, source: &Record, target: &Record) -> Step {
     let Some(head) = &source.head else { return Ok(()) };
     let expected = target.head.clone().unwrap_or_else(Head::unborn);
     let push = HeadPush::cas(expected, new_head(head)?);
-    pushed(to, to.push_head(&Call::fresh(), &source.address, &push).await?)
+    pushed(to, to.push_head(&to.call(), &source.address, &push).await?)
 }
 
 /// Pushes an index and the named graphs that are newer at the source, with as many graphs per push as are allowed.
@@ -331,7 +344,7 @@ async fn push_index(to: &Target<'_>, source: &Record, target: &Index) -> Step {
             new = new.with_graph(name.clone(), graph.clone())?;
         }
         let push = IndexPush::cas(expected, new);
-        match to.push_index(&Call::fresh(), &source.address, &push).await? {
+        match to.push_index(&to.call(), &source.address, &push).await? {
             PushOutcome::Updated { value, .. } => {
                 to.wrote();
                 expected = value.map(|root| IndexRoot { graphs: Default::default(), ..root });
@@ -372,7 +385,7 @@ async fn reset(to: &Target<'_>, source: &Record, target: &Record, head: bool, in
         Some(root) => Some(NewIndex::new(root.id.clone(), chosen_index.v)?),
         None => None,
     };
-    match to.reset_head(&Call::fresh(), &source.address, &ResetTo::new(new_head, new_index)?).await? {
+    match to.reset_head(&to.call(), &source.address, &ResetTo::new(new_head, new_index)?).await? {
         Reset::Reset { index, .. } => {
             to.wrote();
             let record = Record { index: chosen_index.clone(), ..source.clone() };

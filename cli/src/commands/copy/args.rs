@@ -75,6 +75,9 @@ pub struct TakeArgs {
     /// the same records at the target meanwhile
     #[arg(long)]
     pub resets: bool,
+    /// Also write ids that Fluree's engine cannot read to a place that is shared with Fluree
+    #[arg(long)]
+    pub allow_foreign: bool,
 }
 
 /// The tokens for two places.

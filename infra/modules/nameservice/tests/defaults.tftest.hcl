@@ -115,6 +115,7 @@ run "routes" {
   assert {
     condition = toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type == "NONE"]) == toset([
       "$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/docs/{file+}", "GET /v1/health", "GET /v1/openapi.json",
+      "GET /.well-known/fluree.json",
       "GET /fluree/nameservice/snapshot", "GET /fluree/storage/ns/{address+}", "POST /fluree/nameservice/refs/{address+}",
       "GET /v1/fluree/nameservice/snapshot", "GET /v1/fluree/storage/ns/{address+}", "POST /v1/fluree/nameservice/refs/{address+}",
     ])

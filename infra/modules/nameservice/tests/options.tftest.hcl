@@ -572,3 +572,14 @@ run "endpoints_in_one_subnet_of_each_zone" {
     error_message = "An endpoint takes one subnet of a zone."
   }
 }
+
+run "beside_fluree" {
+  variables {
+    fluree = true
+  }
+
+  assert {
+    condition     = alltrue([for function in aws_lambda_function.this : function.environment[0].variables["NAMESERVICE_FLUREE"] == "true"])
+    error_message = "A function does not know that Fluree shares the table."
+  }
+}

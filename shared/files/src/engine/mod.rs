@@ -181,6 +181,13 @@ impl Files {
                     let error = Error::OutcomeUnknown { operation: plan.operation, source: Some(source.into()) };
                     return Ok(Attempt::Failed(error));
                 }
+                // An earlier attempt may have been cut off before the lines that contradict it were removed.
+                if plan.resets
+                    && is_applied(&outcome)
+                    && let Some(head) = after.as_ref().and_then(|after| after.record.head.as_ref())
+                {
+                    self.clear_commits_again(address, head).await;
+                }
                 // A branch that an earlier attempt has created may not have been counted.
                 if let (Outcome::BranchCreated(BranchCreated::Created(_)), Some(parent)) = (&outcome, &parent)
                     && let Err(error) = self.recount_locked(parent).await
@@ -195,6 +202,10 @@ impl Files {
                 check_formats(
                     formers.filter(|stored| stored.address() == address || parent.as_ref() == Some(stored.address())),
                 )?;
+                let reset_to = after.as_ref().filter(|_| plan.resets).and_then(|after| after.record.head.clone());
+                if let Some(head) = &reset_to {
+                    self.clear_commits(address, head).await?;
+                }
                 let written = match (before, &after) {
                     (None, Some(after)) => self.create(&slot, after, deadline).await?,
                     (Some(before), Some(after)) => self.replace(&slot, before, after, deadline).await?,
@@ -207,6 +218,9 @@ impl Files {
                 };
                 if written == Written::Overtaken {
                     return Ok(Attempt::Overtaken);
+                }
+                if let Some(head) = &reset_to {
+                    self.clear_commits_again(address, head).await;
                 }
                 self.inner.feed.look_again(self, address).await;
                 outcome

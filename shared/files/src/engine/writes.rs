@@ -37,6 +37,9 @@ impl Files {
     pub(super) async fn create(&self, slot: &Slot, after: &Portable, deadline: Instant) -> Result<Written> {
         let (storage, address) = (&self.inner.storage, &after.record.address);
         let index_key = names::index_key(address);
+        if slot.main.is_none() {
+            self.drop_commits(address).await?;
+        }
         // An index file that an earlier record has left does not belong to this one.
         let mut blank = None;
         if let (Some(version), None) = (&slot.index, &slot.main) {

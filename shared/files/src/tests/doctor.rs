@@ -20,7 +20,10 @@ fn codes(findings: &[Finding]) -> Vec<&'static str> {
 #[tokio::test]
 async fn what_fluree_wrote_is_sound_but_for_its_known_traps() {
     let (files, _directory) = fluree();
-    assert_eq!(codes(&found(&files, false).await), ["index-ahead", "name-unlistable"]);
+    assert_eq!(
+        codes(&found(&files, false).await),
+        ["commits-above-head", "id-foreign", "id-foreign", "index-ahead", "name-unlistable"]
+    );
 }
 
 #[tokio::test]
@@ -47,6 +50,13 @@ async fn everything_that_can_be_wrong_is_found_and_only_what_is_safe_is_mended()
     put("MyDB/main.json", &ledger("MyDB:main", ""));
     put("slash/a/b.json", &ledger("slash:a/b", ""));
     put("odd/main.json", &ledger("odd:main", r#", "f:commitCid": "nonsense""#));
+    put(
+        "foreign/main.json",
+        &ledger("foreign:main", r#", "f:commitCid": "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku""#),
+    );
+    let line = |t: i64, n: usize| format!(r#"{{"t":{t},"cid":"{}"}}"#, IDS[n]);
+    put("mydb/main.commits.jsonl", &[line(1, 0), line(1, 1), line(5, 1), line(9, 1)].join("\n"));
+    put("foreign/main.commits.jsonl", "{");
     put("orphan/main.index.json", r#"{"@context": {}, "f:ledgerIndex": {"f:t": 1}}"#);
     put("mydb/main.index.json", r#"{"@context": {}, "f:ledgerIndex": {"f:t": 9}}"#);
     put("mydb/main.json.12.3.tmp", "half");
@@ -68,13 +78,14 @@ async fn everything_that_can_be_wrong_is_found_and_only_what_is_safe_is_mended()
         codes.sort_unstable();
         codes
     };
-    assert_eq!(mendable(&Fix::Possible), ["count-wrong", "stage-left"]);
+    let all = ["commit-not-head", "commits-above-head", "commits-superseded", "count-wrong", "stage-left"];
+    assert_eq!(mendable(&Fix::Possible), all);
     let before = everything(&later).await.len();
     let mended = found(&later, true).await;
-    assert_eq!(mended.iter().filter(|finding| finding.fix == Fix::Done).count(), 2, "{mended:#?}");
+    assert_eq!(mended.iter().filter(|finding| finding.fix == Fix::Done).count(), all.len(), "{mended:#?}");
     let left = codes(&found(&later, false).await);
-    assert!(!left.contains(&"count-wrong") && !left.contains(&"stage-left"), "{left:?}");
-    assert_eq!((left.len(), everything(&later).await.len()), (expected.len() - 2, before));
+    assert!(all.iter().all(|mended| !left.contains(mended)), "{left:?}");
+    assert_eq!((left.len(), everything(&later).await.len()), (expected.len() - all.len(), before));
     assert_eq!(later.lookup(&db).await.unwrap().unwrap().branches, 1);
 }
 
@@ -86,4 +97,46 @@ async fn a_stage_in_use_is_left_alone() {
     fs::write(&stage, "half").unwrap();
     assert_eq!(codes(&found(&files, true).await), Vec::<&str>::new());
     assert!(stage.exists());
+}
+
+#[tokio::test]
+async fn ids_that_flurees_engine_cannot_read_are_rejected_unless_forced_and_found() {
+    const RAW: &str = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku";
+    let raw = || ContentId::parse(RAW).unwrap();
+    let (all, _directory) = both();
+    for files in all {
+        let db = born(&files, "mydb", 1).await;
+        let before = files.lookup(&db).await.unwrap();
+        let call = Call::fresh();
+        let head = HeadPush::monotonic(NewHead::new(raw(), 2).unwrap());
+        let index = IndexPush::monotonic(NewIndex::new(raw(), 1).unwrap());
+        let as_index = HeadPush::monotonic(NewHead::new(root(0), 2).unwrap());
+        let to = ResetTo::new(None, Some(NewIndex::new(id(0), 1).unwrap())).unwrap();
+        let rejected = [
+            files.push_head(&call, &db, &head).await.map(drop),
+            files.push_head(&call, &db, &as_index).await.map(drop),
+            files.push_index(&call, &db, &index).await.map(drop),
+            files.reset_head(&call, &db, &to).await.map(drop),
+            files.create_ledger(&call, &at("new"), Some(&NewHead::new(raw(), 1).unwrap()), None).await.map(drop),
+            files.create_branch(&call, &at("mydb:dev"), &db, Some(&NewHead::new(raw(), 1).unwrap())).await.map(drop),
+        ];
+        for rejected in rejected {
+            assert!(matches!(rejected, Err(Error::NotFluree { .. })), "{rejected:?}");
+        }
+        assert_eq!(files.lookup(&db).await.unwrap(), before);
+        assert_eq!(codes(&found(&files, false).await), Vec::<&str>::new());
+        // A graph source has an index of its own kind.
+        let publication = GraphSourcePublication::new(at("search"), "f:Bm25Index", Object::new()).unwrap();
+        let _ = files.publish_graph_source(&call, &publication).await.unwrap();
+        assert!(files.push_index(&call, &at("search"), &index).await.unwrap().is_updated());
+        let forced = Call::fresh().allowing_foreign(true);
+        assert!(files.push_head(&forced, &db, &head).await.unwrap().is_updated());
+        assert!(files.push_index(&forced, &db, &index).await.unwrap().is_updated());
+        let findings = found(&files, true).await;
+        assert_eq!(codes(&findings), ["id-foreign", "id-foreign"]);
+        assert!(
+            findings.iter().all(|finding| finding.fix == Fix::ByHand && finding.what.contains(RAW)),
+            "{findings:?}"
+        );
+    }
 }

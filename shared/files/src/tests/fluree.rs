@@ -144,7 +144,7 @@ async fn a_rewrite_changes_what_was_pushed_and_nothing_else() {
         json!({
             "@context": {"f": "https://ns.flur.ee/db#"}, "@id": "search:main", "f:graphSourceIndexT": 3,
             // Fluree over a bucket requires the type.
-            "f:graphSourceIndex": {"@type": "f:ContentId", "f:graphSourceIndexCid": IDS[1]},
+            "f:graphSourceIndex": {"@type": "f:ContentId", "f:graphSourceIndexCid": ROOTS[1]},
         })
     );
 }
@@ -231,7 +231,7 @@ async fn a_reset_goes_back_in_both_files() {
     assert!(matches!(files.reset_head(&Call::fresh(), &db, &to).await.unwrap(), Reset::Reset { .. }));
     let record = files.lookup(&db).await.unwrap().unwrap();
     assert_eq!((record.head.unwrap().v, record.index.v), (2, 1));
-    assert_eq!(record.index.payload.unwrap().id, id(1));
+    assert_eq!(record.index.payload.unwrap().id, root(1));
     let unborn = ResetTo::new(None, None).unwrap();
     assert!(matches!(files.reset_head(&Call::fresh(), &db, &unborn).await.unwrap(), Reset::Reset { .. }));
     assert_eq!(files.index(&db).await.unwrap(), Some(Index::unborn()));

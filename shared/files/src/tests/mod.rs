@@ -1,5 +1,6 @@
 mod attributes;
 mod buckets;
+mod commit_log;
 mod directories;
 mod doctor;
 mod feed;
@@ -20,9 +21,15 @@ use tempfile::TempDir;
 use crate::{Bucket, Files, Options};
 
 const IDS: [&str; 3] = [
-    "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi",
+    "bagaybqabciqgzqtsjbrqbffrm4ty533it7ddqf64mij4qin6czev43pzhuhgqky",
     "bagaybqabciqezo6yzjjblogrmgxmdanhjnuu6trewaa5lmeb3qadb3lzpkexhya",
     "bagaybqabciqf5gs54sszu7b4touiiydaxj32wqbogceglcvhaxq2mttzn5wnlty",
+];
+
+const ROOTS: [&str; 3] = [
+    "baghybqabciqphzejdjfwlxltxmclquh6o62cyiqgzkdrax4bzm5r6sgd6fcajmy",
+    "baghybqabciqke6yyx5ipouqci64p6nfx3vmub43z2mvqdygyiiypv45g2cecqyi",
+    "baghybqabciqb6oubqmqgduhiskwh5zqy3y6j74jyd5rtsvyzfbdwsgzv4auaqdq",
 ];
 
 fn at(text: &str) -> Address {
@@ -33,12 +40,16 @@ fn id(n: usize) -> ContentId {
     ContentId::parse(IDS[n]).unwrap()
 }
 
+fn root(n: usize) -> ContentId {
+    ContentId::parse(ROOTS[n]).unwrap()
+}
+
 fn head(n: usize, t: i64) -> NewHead {
     NewHead::new(id(n), t).unwrap()
 }
 
 fn index(n: usize, t: i64) -> NewIndex {
-    NewIndex::new(id(n), t).unwrap()
+    NewIndex::new(root(n), t).unwrap()
 }
 
 fn options() -> Options {

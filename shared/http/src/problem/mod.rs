@@ -122,6 +122,14 @@ impl From<Error> for Problem {
                 let detail = format!("nothing was written: `{counter}` is {MAX_WATERMARK} and cannot grow; {ended_by}");
                 Self::new(Kind::LimitReached, detail).member("counter", counter)
             }
+            Error::NotFluree { ref field, ref id, expected } => {
+                let detail =
+                    format!("{error}: nothing was written. An administrator can store it with allow_foreign=true");
+                Self::new(Kind::NotFluree, detail)
+                    .member("field", shortened(field))
+                    .member("id", id.as_str())
+                    .member("expected", json!(expected))
+            }
             Error::ReadOnly { addresses, .. } => Self::for_upstream(addresses),
             Error::TooLarge => {
                 Self::new(Kind::PayloadTooLarge, "the value does not fit one item of the store (400 KB)")

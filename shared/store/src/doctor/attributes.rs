@@ -1,6 +1,6 @@
 //! Items that cannot be read as they should, or contradict themselves.
 
-use nameservice_model::{ConcernKind, RecordKind, Severity};
+use nameservice_model::{ConcernKind, ContentId, FlureeContent, RecordKind, Severity};
 use serde_json::Value;
 
 use super::{
@@ -83,6 +83,10 @@ impl Doctor<'_> {
                 );
             }
         }
+        self.content_ids();
+        if kind == RecordKind::Ledger {
+            self.foreign_ids();
+        }
         let config = items.concern_or_empty(ConcernKind::Config);
         let json = items::text(&config, ATTR_CONFIG_JSON).filter(|_| kind == RecordKind::GraphSource);
         if let Some(json) = json.filter(|json| !matches!(serde_json::from_str(json), Ok(Value::Object(_)))) {
@@ -105,6 +109,62 @@ impl Doctor<'_> {
                 Severity::Note,
                 format!("default_context_address is {deployed}, default_context_id is {guide}: the first one is used"),
                 "nothing: the next push of the configuration sets both",
+            );
+        }
+    }
+
+    /// Finds ids that are no content ids.
+    fn content_ids(&mut self) {
+        let items = &self.partition.items;
+        let ids = [
+            (ConcernKind::Head, ATTR_COMMIT_ID),
+            (ConcernKind::Index, ATTR_INDEX_ID),
+            (ConcernKind::Config, ATTR_DEFAULT_CONTEXT_ADDRESS),
+        ];
+        let unreadable: Vec<String> = ids
+            .into_iter()
+            .filter_map(|(concern, attribute)| {
+                let item = items.concern(concern)?;
+                let id = items::text(item, attribute)?;
+                ContentId::parse(id).is_err().then(|| format!("{concern}.{attribute} is {}", shown(item, attribute)))
+            })
+            .collect();
+        if !unreadable.is_empty() {
+            self.by_hand(
+                ID_UNREADABLE,
+                Severity::Error,
+                format!("not a content id, and null for Fluree's readers: {}", unreadable.join(", ")),
+                "push or reset it to the content id that was meant",
+            );
+        }
+    }
+
+    /// Finds a head or an index that Fluree's engine cannot read, on a ledger that Fluree writes: it has a commit log, or another
+    /// id of Fluree's. A table that Fluree does not share has ids of any kind.
+    fn foreign_ids(&mut self) {
+        let items = &self.partition.items;
+        let ids: Vec<(String, ContentId, FlureeContent)> = [
+            (ConcernKind::Head, ATTR_COMMIT_ID, FlureeContent::Commit),
+            (ConcernKind::Index, ATTR_INDEX_ID, FlureeContent::IndexRoot),
+        ]
+        .into_iter()
+        .filter_map(|(concern, attribute, expected)| {
+            let id = ContentId::parse(items::text(items.concern(concern)?, attribute)?).ok()?;
+            Some((format!("{concern}.{attribute}"), id, expected))
+        })
+        .collect();
+        let is_of_fluree =
+            !self.partition.commits.is_empty() || ids.iter().any(|(_, id, expected)| expected.is_named_by(id));
+        let foreign = ids.iter().filter(|(_, id, expected)| is_of_fluree && !expected.is_named_by(id));
+        let foreign: Vec<_> = foreign
+            .map(|(name, id, expected)| format!("{name} is {id}, not the id of {}", expected.describe()))
+            .collect();
+        if !foreign.is_empty() {
+            self.by_hand(
+                ID_FOREIGN,
+                Severity::Error,
+                format!("Fluree fails on the ledger: {}", foreign.join(", ")),
+                "reset it to what Fluree has written",
             );
         }
     }

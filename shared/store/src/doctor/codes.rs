@@ -23,6 +23,8 @@ pub(super) const COMMITS_SUPERSEDED: &str = "commits-superseded";
 pub(super) const KIND_UNKNOWN: &str = "kind-unknown";
 pub(super) const ATTRIBUTE_MALFORMED: &str = "attribute-malformed";
 pub(super) const ID_MISSING: &str = "id-missing";
+pub(super) const ID_FOREIGN: &str = "id-foreign";
+pub(super) const ID_UNREADABLE: &str = "id-unreadable";
 pub(super) const NAME_DISAGREES: &str = "name-disagrees";
 pub(super) const CONFIG_NOT_JSON: &str = "config-not-json";
 pub(super) const LEASE_MALFORMED: &str = "lease-malformed";
@@ -54,6 +56,8 @@ pub(super) const CODES: &[(&str, &str)] = &[
     (KIND_UNKNOWN, "a meta item of an unknown kind"),
     (ATTRIBUTE_MALFORMED, "an attribute of the wrong type, read as absent"),
     (ID_MISSING, "a `t` above 0 without an id"),
+    (ID_FOREIGN, "a head or an index that Fluree's engine cannot read, on a ledger of Fluree's"),
+    (ID_UNREADABLE, "an id that is no content id: Fluree's readers have none there"),
     (NAME_DISAGREES, "name or branch are not those of the address"),
     (CONFIG_NOT_JSON, "a configuration that is not a JSON object"),
     (LEASE_MALFORMED, "a lease that cannot be read and does not count"),

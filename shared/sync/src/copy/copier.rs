@@ -152,7 +152,7 @@ impl<'a> Copier<'a> {
     /// Creates a graph source of a cycle without its dependencies. Returns whether it is there.
     async fn create_bare(&self, record: &Record) -> Result<bool> {
         for attempt in 0..ATTEMPTS {
-            match bring::create_bare(&Target::new(&**self.target), record).await {
+            match bring::create_bare(&Target::new(&**self.target).taking_foreign(self.options.foreign), record).await {
                 Ok(Brought::Done) => return Ok(true),
                 Ok(_) => break,
                 Err(error) => {
@@ -231,7 +231,7 @@ impl<'a> Copier<'a> {
         let Work { record, at_target, is_early } = work;
         let address = &record.address;
         let known = (!is_bare).then_some(at_target.as_ref());
-        let target = Target::new(&**self.target);
+        let target = Target::new(&**self.target).taking_foreign(self.options.foreign);
         let (outcome, is_written) = self.bring(&target, record, known, is_bare).await?;
         let is_written = is_written || target.has_written();
         let print = fingerprint(address);

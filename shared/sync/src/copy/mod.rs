@@ -21,6 +21,8 @@ pub struct CopyOptions {
     /// Set a head or an index back if the source was set back from exactly that value. A reset compares nothing, so no
     /// other writer may write the same records at the target.
     pub resets: bool,
+    /// Also write ids that Fluree's engine cannot read to a place that is shared with Fluree.
+    pub foreign: bool,
 }
 
 impl CopyOptions {
@@ -35,6 +37,13 @@ impl CopyOptions {
     #[must_use]
     pub const fn resets(mut self, resets: bool) -> Self {
         self.resets = resets;
+        self
+    }
+
+    /// Also writes ids that Fluree's engine cannot read to a place that is shared with Fluree.
+    #[must_use]
+    pub const fn foreign(mut self, foreign: bool) -> Self {
+        self.foreign = foreign;
         self
     }
 

@@ -71,7 +71,11 @@ impl LazyBackend {
                     }
                     (None, Some(older)) => {
                         self.claim_needed(&older, depth).await?;
-                        bring::create(&bring::Target::new(&*self.names), &marked(&older, self.older.place())).await
+                        bring::create(
+                            &bring::Target::new(&*self.names).taking_foreign(true),
+                            &marked(&older, self.older.place()),
+                        )
+                        .await
                     }
                     (Some(current), Some(older)) => self.finish(current, &older).await,
                     // The older place no longer has it: what was written so far is all there is.
@@ -115,7 +119,7 @@ impl LazyBackend {
             differences.retain(|difference| difference.part != ChangedPart::Concern(ConcernKind::Config));
         }
         let takes = |difference: &Difference| difference.verdict == Verdict::Older;
-        bring::update(&bring::Target::new(&*self.names), &goal, current, &differences, takes).await
+        bring::update(&bring::Target::new(&*self.names).taking_foreign(true), &goal, current, &differences, takes).await
     }
 
     /// Takes over the source of a branch and the dependencies of a graph source.

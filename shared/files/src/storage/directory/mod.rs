@@ -14,7 +14,7 @@ mod writes;
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, ErrorKind, Read as _},
+    io::{self, ErrorKind, Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, Weak, atomic::AtomicU64},
     time::Duration,
@@ -153,6 +153,23 @@ impl Directory {
         file.read_to_end(&mut bytes)?;
         let modified = epoch_ms(found.modified()?);
         Ok(Some(Blob { content: Content { bytes: bytes.into(), modified }, version: Version::default() }))
+    }
+
+    /// Reads the end of a file, from the beginning of a line on; nothing if there is no file.
+    pub(crate) fn tail_now(&self, key: &str, at_most: u64) -> io::Result<Vec<u8>> {
+        let mut file = match File::open(self.path(key)?) {
+            Err(error) if is_absence(&error) => return Ok(Vec::new()),
+            opened => opened?,
+        };
+        let from = file.metadata()?.len().saturating_sub(at_most);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(at_most).read_to_end(&mut bytes)?;
+        if from > 0 {
+            let begun = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
+            bytes.drain(..begun);
+        }
+        Ok(bytes)
     }
 
     /// The error of a read. A file that may not be read is one of its own kind: it hides no others.
