@@ -7,6 +7,7 @@ and `table`; all by default. Python needs the package `fluree`. At most three pr
 together is judged by Fluree (`verify()`, its queries, its log) and by the service (records, feed, doctor, compare).
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -126,6 +127,8 @@ class Service:
             arguments += ["--feed-data", f"{self.place.folder.name}/feed"]
         self.log = open(f"{self.place.folder.name}/service.log", "a")
         self.process = subprocess.Popen([self.place.program, *arguments], stdout=self.log, stderr=self.log, cwd=self.place.folder.name)
+        # Also when a check fails.
+        atexit.register(self.process.kill)
         for _ in range(600):
             with contextlib.suppress(OSError):
                 self.get("/v1/health?deep=true")
