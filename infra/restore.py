@@ -8,7 +8,7 @@ module, `table_name` and `frozen`, as examples/complete has. TABLE is the name o
 
 No two tables accept writes at any moment, and nothing that was acknowledged once writes are accepted again is lost:
 
- 1. freeze    every function that writes the table is throttled to nothing; callers get 503, and reads continue
+ 1. freeze    every function that writes the table is throttled to nothing; callers get 503, and reads continue until the switch
  2. drain     what runs has ended, and the feed has what was written
  3. restore   the table as it was at that time, by default now
  4. switch    Terraform forgets the old tables, and takes over the restored one; functions, stream, feed and read model are those of the new
@@ -163,9 +163,19 @@ def restore(source, table, at):
     if not exists:
         when = ["--restore-date-time", at] if at else ["--use-latest-restorable-time"]
         aws("dynamodb", "restore-table-to-point-in-time", "--source-table-name", source, "--target-table-name", table, *when)
-    while aws("dynamodb", "describe-table", "--table-name", table)["Table"]["TableStatus"] != "ACTIVE":
+    described = active(table)
+    # Terraform has to know the stream's ARN when it plans the mapping that reads it.
+    if not described.get("StreamSpecification", {}).get("StreamEnabled"):
+        aws("dynamodb", "update-table", "--table-name", table, "--stream-specification", "StreamEnabled=true,StreamViewType=NEW_AND_OLD_IMAGES")
+        active(table)
+    say("restore", f"{table} is there, with a stream")
+
+
+def active(table):
+    """Returns the description of a table once it is active."""
+    while (described := aws("dynamodb", "describe-table", "--table-name", table)["Table"])["TableStatus"] != "ACTIVE":
         time.sleep(10)
-    say("restore", f"{table} is there")
+    return described
 
 
 def switch(configuration, table):
