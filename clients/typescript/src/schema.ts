@@ -291,8 +291,8 @@ export interface paths {
          * Follow the change feed
          * @description Server-sent events. Each `change` carries one change, with the change's position as its `id`; comments and blocks with
          *     only an `id` show that the stream is alive, and which position it has reached. The stream ends after 14 minutes at the
-         *     latest, or with its token; if it cannot continue, it ends with an `expired` (`{"oldest": n}`: begin again with a
-         *     snapshot) or an `error` (a problem). Reconnect with `Last-Event-ID`.
+         *     latest (on Lambda after 90 seconds), or with its token; if it cannot continue, it ends with an `expired`
+         *     (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem). Reconnect with `Last-Event-ID`.
          */
         get: operations["change_stream"];
         put?: never;
