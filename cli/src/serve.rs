@@ -245,7 +245,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let auth = auth(&args).await?;
     let origins = (!args.cors_origin.is_empty()).then(|| cors(&args.cors_origin));
     let cors = origins.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
-    let sign_in = args.sign_in.at(args.issuer.as_deref()).map_err(|error| Failure::Usage(error.to_string()))?;
+    let sign_in = args.sign_in.at(args.issuer.as_deref())?;
     let tls = args.tls.open().map_err(ServeError::Tls)?;
     let stop = signal()?;
     // Nothing is created for a service that cannot listen.

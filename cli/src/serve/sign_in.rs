@@ -3,6 +3,8 @@
 use clap::Args;
 use console_get::{InvalidSignIn, SignIn};
 
+use crate::failure::Failure;
+
 /// The client of an OpenID provider that the console is.
 #[derive(Debug, Default, Args)]
 pub struct SignInArgs {
@@ -27,9 +29,19 @@ pub struct SignInArgs {
 
 impl SignInArgs {
     /// Returns the sign-in at this issuer, if there is one.
-    pub(super) fn at(&self, issuer: Option<&str>) -> Result<Option<SignIn>, InvalidSignIn> {
+    pub(super) fn at(&self, issuer: Option<&str>) -> Result<Option<SignIn>, Failure> {
         let Some(client) = &self.oidc_client else { return Ok(None) };
-        let mut sign_in = SignIn::new(issuer.unwrap_or_default(), client)?;
+        // clap requires no option that another one excludes.
+        let Some(issuer) = issuer else {
+            return Err(Failure::Usage(
+                "--oidc-client needs --issuer: users sign in where the tokens come from".into(),
+            ));
+        };
+        self.client(issuer, client).map(Some).map_err(|error| Failure::Usage(error.to_string()))
+    }
+
+    fn client(&self, issuer: &str, client: &str) -> Result<SignIn, InvalidSignIn> {
+        let mut sign_in = SignIn::new(issuer, client)?;
         if let Some(scope) = &self.oidc_scope {
             sign_in = sign_in.with_scope(scope);
         }
@@ -39,7 +51,7 @@ impl SignInArgs {
         if let Some(origin) = &self.oidc_token_origin {
             sign_in = sign_in.with_token_origin(origin)?;
         }
-        Ok(Some(sign_in))
+        Ok(sign_in)
     }
 }
 
