@@ -71,7 +71,7 @@ pub enum Command {
     ///
     /// Over the embedded backend in ./.nameservice unless --at, --data, --memory, --endpoint-url or --aws says otherwise.
     #[cfg(feature = "serve")]
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Create the table, or check the one that exists
     Init,
     /// Create a ledger, or (with --source-type) a graph source

@@ -74,7 +74,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     };
     let command = match command {
         #[cfg(feature = "serve")]
-        Command::Serve(args) => return serve::run(args, target).await,
+        Command::Serve(args) => return serve::run(*args, target).await,
         Command::Init => return service::init(&target, Output::new(json)).await,
         Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
         Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,

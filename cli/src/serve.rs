@@ -426,7 +426,7 @@ mod tests {
     fn args(line: &str) -> ServeArgs {
         let cli = Cli::parse_from(["nameservice", "serve"].into_iter().chain(line.split_whitespace()));
         match cli.command {
-            Command::Serve(args) => args,
+            Command::Serve(args) => *args,
             other => panic!("{other:?}"),
         }
     }
