@@ -73,7 +73,7 @@ def certificate(folder):
     """A certificate for localhost, and its key."""
     run(
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-subj", "/CN=localhost", "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
         "-keyout", folder / "tls.key", "-out", folder / "tls.crt",
     )
 
@@ -310,14 +310,15 @@ def passes_events(service, site, proxy):
     head = run(service.program, "show", "mydb", "--json", "--url", site, env={**os.environ, "NAMESERVICE_TOKEN": service.token, "SSL_CERT_FILE": str(service.folder / "tls.crt")})
     t = (json.loads(head.stdout)["head"] or {}).get("t", 0)
     command = ["curl", "--silent", "--no-buffer", "--cacert", service.folder / "tls.crt", "--header", f"Authorization: Bearer {service.token}", f"{site}/v1/events"]
-    events = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    events = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         os.set_blocking(events.stdout.fileno(), False)
         seen = ""
 
         def shows(words):
             nonlocal seen
-            seen += events.stdout.read() or ""
+            with contextlib.suppress(BlockingIOError):
+                seen += os.read(events.stdout.fileno(), 65536).decode()
             return words in seen
 
         # The head of the stream comes before any change.

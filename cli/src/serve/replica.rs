@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use console_get::SignIn;
 use nameservice::Place;
 use nameservice_client::Http;
 use nameservice_embedded::Options;
