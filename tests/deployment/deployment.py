@@ -258,10 +258,6 @@ class Deployment:
         left_out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return "".join(f"{module}: {line}\n" for line in left_out.splitlines())
 
-    def set(self, **variables):
-        file = self.module / "terraform.tfvars.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), **variables}))
-
     def terraform(self, *arguments, folder="module"):
         command = ["terraform", f"-chdir={self.folder / folder}", *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -563,45 +559,6 @@ def examined(api, cloud, program, outputs):
     step("doctor finds nothing, and a route, alarms and their state if they are missing or raised")
 
 
-def shifted_to_a_release_and_back(api, cloud, deployment, outputs):
-    """A release that an apply has published gets a part of the requests, all of them, and none. Aliases come with it: the emulator does not
-    throttle those of a function that has no concurrency, as AWS does, so the restore before runs without them."""
-    deployment.set(aliases=True)
-    deployment.apply()
-    functions, name = cloud.client("lambda"), outputs["function_names"]["record_get"]
-
-    def live():
-        alias = functions.get_alias(FunctionName=name, Name="live")
-        return alias["FunctionVersion"], alias.get("RoutingConfig", {}).get("AdditionalVersionWeights", {})
-
-    def release(*arguments):
-        environment = {**deployment.environment, "AWS_ENDPOINT_URL": cloud.url}
-        command = [sys.executable, ROOT / "infra" / "release.py", *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    old, weights = live()
-    assert weights == {}, weights
-    deployment.set(feed_retention_in_days=9)
-    deployment.apply()
-    assert live() == (old, {}), "an apply has moved callers to the release by itself"
-    new = str(int(old) + 1)
-    release("shift", "nameservice", "10")
-    assert live() == (old, {new: 0.1}), live()
-    assert f"record_get: version {old} of {new}, 10% of the requests {new}" in release("status", "nameservice")
-    for _ in range(20):
-        api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
-    release("back", "nameservice")
-    assert live() == (old, {}), live()
-    release("finish", "nameservice")
-    assert live() == (new, {}), live()
-    api.call("GET", "/v1/records/mydb", token=api.issuer.token("read")).expect(200)
-    release("back", "nameservice")
-    assert live() == (old, {}), live()
-    step("a release is shifted to, and back")
-
-
 class Writers:
     """Clients that create ledgers and push to them, for as long as it takes, and readers beside them."""
 
@@ -736,7 +693,6 @@ def main():
         assert driven == set(outputs["function_names"]), driven ^ set(outputs["function_names"])
         examined(api, cloud, program, outputs)
         restored_beside_writers(api, cloud, deployment, outputs)
-        shifted_to_a_release_and_back(api, cloud, deployment, outputs)
         log = cloud.log.read_text(errors="replace")
         assert "did not answer during init" not in log, "a function may not open its connection"
         begun = time.monotonic()
