@@ -69,6 +69,10 @@ impl Http {
 
     /// Returns the same transport over this TLS.
     pub(crate) fn over(url: &str, tls: &Tls) -> Result<Self, TransportError> {
+        if tls.identity.is_some() && !url.to_ascii_lowercase().starts_with("https://") {
+            let reason = "a client certificate authenticates over https only";
+            return Err(TransportError::Invalid(reason.to_owned()));
+        }
         let client = client_over(url, tls)?;
         if is_unix(url) {
             return Ok(Self { client, base: "http://localhost".to_owned(), shown: url.to_owned() });

@@ -1,6 +1,11 @@
 use std::{fmt, time::Duration};
 
+use nameservice_model::ShownUrl;
+
 use crate::{Nameservice, Place, Result, error::cannot_open};
+
+/// The longest deadline: a longer one, such as `Duration::MAX`, would not fit the clock.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// How to connect. One value serves every place: a place ignores what it does not have, and what is set here overrides
 /// what its URL says.
@@ -50,7 +55,7 @@ impl fmt::Debug for Options {
             .field("attempt_timeout", &self.attempt_timeout)
             .field("retry_delays", &self.retry_delays)
             .field("region", &self.region)
-            .field("endpoint", &self.endpoint)
+            .field("endpoint", &self.endpoint.as_deref().map(|url| ShownUrl(url).to_string()))
             .field("retention", &self.retention)
             .finish_non_exhaustive()
     }
@@ -76,15 +81,17 @@ impl Options {
     }
 
     /// Sets how long an operation may take with all its attempts; for a table, how long after its first attempt another may
-    /// begin. Zero is one attempt only. By default 20 seconds for a service, and 5 for the others.
+    /// begin: at most a day. For a service, zero is one attempt only; other places need at least 1 ms. By default 20 seconds
+    /// for a service, and 5 for the others.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+        self.deadline = Some(deadline.min(LONGEST));
         self
     }
 
-    /// Sets how long one attempt may take: 35 seconds by default.
+    /// Sets how long one attempt at a service may take: 35 seconds by default, and at most half of the deadline, unless that
+    /// is zero or the request waits for something.
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
-        self.attempt_timeout = Some(timeout);
+        self.attempt_timeout = Some(timeout.min(LONGEST));
         self
     }
 
@@ -182,6 +189,11 @@ pub async fn connect(url: &str) -> Result<Nameservice> {
 /// Opens the nameservice at a place, with these options.
 pub async fn connect_with(place: &Place, options: Options) -> Result<Nameservice> {
     let place = &options.applied_to(place);
+    if options.deadline == Some(Duration::ZERO)
+        && matches!(place, Place::DynamoDb { .. } | Place::Bucket { .. } | Place::Directory { .. })
+    {
+        return Err(cannot_open(place)("its deadline must be at least 1 ms"));
+    }
     match place {
         #[cfg(feature = "client")]
         Place::Service(url) => Ok(options.client(url).map_err(cannot_open(place))?.into()),
@@ -268,7 +280,18 @@ mod tests {
             assert_eq!(options.applied_to(&place).to_string(), expected);
             assert_eq!(Options::default().applied_to(&place), place);
         }
+        let options = options.endpoint("http://me:secret@127.0.0.1");
         assert!(!format!("{options:?}").contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_no_operation_could_meet_or_no_clock_could_hold_is_rejected_or_shortened() {
+        for url in ["dynamodb://table", "s3://bucket", "file:///data"] {
+            let opened = connect_with(&url.parse().unwrap(), Options::default().deadline(Duration::ZERO)).await;
+            assert!(opened.is_err_and(|error| error.to_string().contains("1 ms")), "{url}");
+        }
+        let options = Options::default().deadline(Duration::MAX).attempt_timeout(Duration::MAX);
+        assert_eq!((options.deadline, options.attempt_timeout), (Some(LONGEST), Some(LONGEST)));
     }
 
     #[cfg(feature = "dynamodb")]

@@ -1,4 +1,4 @@
-use std::convert::Infallible;
+use std::{convert::Infallible, fmt};
 
 use nameservice_model::{
     Address, BoxError, BranchCreated, Committed, ConcernState, ConcernValue, Created, Dropped, Error as BackendError,
@@ -88,7 +88,7 @@ impl From<Infallible> for Error {
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
     /// A record of this address exists.
@@ -156,6 +156,13 @@ pub enum Rejection {
     /// An outcome that this version does not know.
     #[error("{0}")]
     Other(&'static str),
+}
+
+/// Shows what [`Display`](fmt::Display) shows: a stored configuration may hold secrets.
+impl fmt::Debug for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rejection({self})")
+    }
 }
 
 const OTHER: Rejection = Rejection::Other("the outcome is not one that was asked for");

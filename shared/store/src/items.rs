@@ -332,9 +332,13 @@ impl RecordItems {
 pub(crate) fn attributes(meta: &Item) -> RecordAttributes {
     let mut attributes = RecordAttributes::default();
     for attribute in RecordAttribute::ALL {
-        if let Some(value) = meta.get(name_of(*attribute)) {
-            attributes.set(*attribute, value_of(value));
-        }
+        let value = match (attribute, meta.get(name_of(*attribute))) {
+            (_, None) => continue,
+            // What is no list of texts counts as empty, as in lists.
+            (RecordAttribute::Dependencies, _) => list_of_strings(meta, ATTR_DEPENDENCIES).into(),
+            (_, Some(value)) => value_of(value),
+        };
+        attributes.set(*attribute, value);
     }
     attributes
 }
