@@ -2,28 +2,20 @@
 
 import sys
 
-from nameservice_client import Nameservice, PositionExpired
+from nameservice_client import Nameservice, Snapshot
 
-
-def follow(names: Nameservice, changes: int) -> None:
-    records, position = names.snapshot()
-    heads = {record["address"]: record.get("head") for record in records}
-    print(f"{len(heads)} records at position {position}", flush=True)
-    if changes == 0:
-        return
-    for change in names.events(after=position, concern=["head"]):
-        heads[change["address"]] = change.get("payload")  # type: ignore[assignment]
-        print(f"{change['position']} {change['address']} t {change['watermark']}", flush=True)
-        changes -= 1
-        if changes == 0:
-            return
-
-
-limit = int(sys.argv[1]) if len(sys.argv) > 1 else -1
+changes = int(sys.argv[1]) if len(sys.argv) > 1 else -1
+heads: dict[str, object] = {}
 with Nameservice() as names:
-    while True:
-        try:
-            follow(names, limit)
+    for event in names.follow(concern=["head"]):
+        if isinstance(event, Snapshot):
+            # The first, or another one: the program was away for longer than the feed's retention, or a backup was restored.
+            heads = {record["address"]: record.get("head") for record in event.records}
+            print(f"{len(heads)} records at position {event.cursor}", flush=True)
+        else:
+            change = event.change
+            heads[change["address"]] = change.get("payload")
+            print(f"{change['position']} {change['address']} t {change['watermark']}", flush=True)
+            changes -= 1
+        if changes == 0:
             break
-        except PositionExpired:
-            continue  # The program was away for longer than the feed's retention: begin again with a snapshot.

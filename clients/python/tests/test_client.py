@@ -127,14 +127,14 @@ def test_a_lost_answer_is_repeated_and_applied_once(names, address):
 
 def test_a_write_whose_answers_are_all_lost_is_unknown(names, address):
     with pytest.raises(OutcomeUnknown):
-        through(names, Cutting(3), attempts=3).head_push(address, {"expected": UNBORN, "new": head(1)})
+        through(names, Cutting(-1), deadline=1).head_push(address, {"expected": UNBORN, "new": head(1)})
     assert names.record_get(address)["head"] == head(1)
 
 
 def test_a_gateway_that_fails_leaves_a_write_unknown(names, address):
-    bad = Cutting(2, before=True, answer=(502, {"message": "Bad Gateway"}))
+    bad = Cutting(-1, before=True, answer=(502, {"message": "Bad Gateway"}))
     with pytest.raises(OutcomeUnknown):
-        through(names, bad, attempts=2).head_push(address, {"expected": UNBORN, "new": head(1)})
+        through(names, bad, deadline=0.2).head_push(address, {"expected": UNBORN, "new": head(1)})
 
 
 @pytest.mark.parametrize(
@@ -194,12 +194,12 @@ def test_after_a_lost_attempt_only_a_decision_of_the_service_is_certain(names, s
 def test_a_service_that_is_unavailable_has_written_nothing(names, address):
     problem = {"type": "https://nameservice.dev/problems/unavailable", "status": 503, "detail": "later"}
     with pytest.raises(Unavailable):
-        through(names, Cutting(2, before=True, answer=(503, problem)), attempts=2).head_push(address, {"new": head(1)})
+        through(names, Cutting(-1, before=True, answer=(503, problem)), deadline=0.2).head_push(address, {"new": head(1)})
 
 
 def test_a_read_whose_answers_are_lost_is_unavailable(names, address):
     with pytest.raises(Unavailable):
-        through(names, Cutting(2), attempts=2).record_get(address)
+        through(names, Cutting(-1), deadline=1).record_get(address)
 
 
 def test_writers_that_conflict_all_succeed_in_the_end(names, address):

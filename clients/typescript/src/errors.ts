@@ -73,10 +73,18 @@ export class LeaseLost extends NameserviceError {}
 /** The token is missing, not valid, or does not allow this. */
 export class NotAllowed extends NameserviceError {}
 
-/** The feed no longer holds what follows the position: begin again with a snapshot. `oldest` is what it holds. */
+/**
+ * The feed does not continue from this place: begin again with a snapshot. `oldest` is the first position that it holds; `reason` is
+ * `trimmed` if it no longer holds what follows, `other-history` if the place is of another history, such as one ahead of a restored
+ * backup, and `ahead` if the position is beyond its end.
+ */
 export class PositionExpired extends NameserviceError {
   get oldest(): number | null {
     return (this.problem["oldest"] as number | undefined) ?? null;
+  }
+
+  get reason(): string {
+    return (this.problem["reason"] as string | undefined) ?? (this.kind === "position-ahead" ? "ahead" : "trimmed");
   }
 }
 
@@ -86,8 +94,12 @@ export class NotYet extends NameserviceError {}
 /** Certainly not written: the service, or what is behind it, is not available. */
 export class Unavailable extends NameserviceError {}
 
-/** The write may or may not have been applied: read the record, or repeat the call with the same `Idempotency-Key`. */
-export class OutcomeUnknown extends NameserviceError {}
+/** The write may or may not have been applied: read the record, or repeat the call with the same `Idempotency-Key`, `idempotencyKey`. */
+export class OutcomeUnknown extends NameserviceError {
+  get idempotencyKey(): string | null {
+    return (this.problem["idempotency_key"] as string | undefined) ?? null;
+  }
+}
 
 const KINDS: Record<string, typeof NameserviceError> = {
   conflict: Conflict,
@@ -103,6 +115,7 @@ const KINDS: Record<string, typeof NameserviceError> = {
   "insufficient-scope": NotAllowed,
   "address-not-covered": NotAllowed,
   expired: PositionExpired,
+  "position-ahead": PositionExpired,
   "not-yet": NotYet,
   unavailable: Unavailable,
   "feed-unavailable": Unavailable,

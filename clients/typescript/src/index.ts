@@ -9,22 +9,21 @@
  * ```
  */
 import { hostname } from "node:os";
-import { setTimeout as sleep } from "node:timers/promises";
-import { EventSourceParserStream } from "eventsource-parser/stream";
 import createClient, { type Client } from "openapi-fetch";
-import { Conflict, errorFrom, errorOf, NameserviceError, LeaseLost, UnknownRecord, type Problem } from "./errors.js";
-import { parse, stringify } from "./json.js";
+import { Conflict, NameserviceError, LeaseLost, UnknownRecord } from "./errors.js";
+import { changes, follow, type Change, type EventOptions, type FeedPlace, type Followed, type Snapshot, type Streams } from "./events.js";
+import { stringify } from "./json.js";
 import { Lease, type LeaseOptions } from "./lease.js";
-import type { components, operations, paths } from "./schema.js";
-import { backoff, repeating, TEMPORARY } from "./transport.js";
+import type { components, paths } from "./schema.js";
+import { placeOf, repeating } from "./transport.js";
 
 export * from "./errors.js";
+export type { Change, EventOptions, FeedPlace, Followed, Snapshot } from "./events.js";
 export { JsonNumber, parse, stringify } from "./json.js";
 export { Lease, type LeaseOptions } from "./lease.js";
 export type { components, operations, paths } from "./schema.js";
 
 type Schemas = components["schemas"];
-export type Change = Schemas["Change"];
 export type Head = Schemas["Head"];
 
 export interface NameserviceOptions {
@@ -34,44 +33,48 @@ export interface NameserviceOptions {
   token?: string;
   /** Where event streams are served, if elsewhere (on AWS). */
   eventsUrl?: string;
-  /** The maximum number of attempts of a request; 6 by default. */
-  attempts?: number;
-  /** How many seconds one attempt may take; 35 by default. An event stream may take any time. */
+  /**
+   * How many seconds a call may take with all its attempts: connections, answers and pauses; 20 by default, longer than a restart of
+   * the service. What the service is asked to `wait` is added. 0 for one attempt.
+   */
+  deadline?: number;
+  /**
+   * How many seconds one attempt may take, its answer included; 35 by default, and half of the deadline at most, so that a connection
+   * that has died is replaced in time.
+   */
   timeout?: number;
+  /** How many seconds an event stream may be silent before it is opened again; 50 by default. The service writes every 15 seconds. */
+  silence?: number;
   /** Sends a request, instead of the global `fetch`. */
   fetch?: (request: Request) => Promise<Response>;
 }
-
-export type EventOptions = NonNullable<operations["change_stream"]["parameters"]["query"]> & {
-  /** Ends the iteration. */
-  signal?: AbortSignal;
-};
 
 /**
  * A service at a URL.
  *
  * `api` has every operation by its path, typed (openapi-fetch); a rejection throws a `NameserviceError`. Writes carry an
  * `Idempotency-Key` and are repeated under it while their outcome is unknown, so that a lost answer is neither applied twice nor
- * reported as a conflict with itself.
+ * reported as a conflict with itself. A URL or token that cannot be used is a `TypeError` of the constructor.
  *
  * No number of a payload is changed: an integer beyond ±(2^53 - 1) is a `bigint`, and any other number that no double equals is a
  * `JsonNumber`. Both are written as they were read; `JSON.stringify` throws on them, `stringify` does not.
  */
 export class Nameservice {
   readonly api: Client<paths>;
-  readonly #eventsUrl: string;
-  readonly #send: (request: Request) => Promise<Response>;
-  readonly #token: string | undefined;
+  readonly #streams: Streams;
 
   constructor(options: NameserviceOptions = {}) {
-    const url = (options.url ?? process.env["NAMESERVICE_URL"] ?? "http://127.0.0.1:8080").replace(/\/+$/, "");
-    this.#eventsUrl = (options.eventsUrl ?? url).replace(/\/+$/, "");
-    this.#token = options.token ?? process.env["NAMESERVICE_TOKEN"];
-    this.#send = options.fetch ?? fetch;
-    const { attempts = 6, timeout = 35 } = options;
-    const send = repeating(this.#send, { base: url, attempts, timeout, token: this.#token });
+    const url = options.url ?? process.env["NAMESERVICE_URL"] ?? "http://127.0.0.1:8080";
+    const token = options.token ?? process.env["NAMESERVICE_TOKEN"];
+    const { deadline = 20, timeout = 35, silence = 50, fetch: send = fetch } = options;
+    const place = placeOf(url, token);
+    const end = async (signal: AbortSignal | undefined) => {
+      const page = given(await this.api.GET("/v1/snapshot", { params: { query: { limit: 1 } }, signal }));
+      return placeAfter(page);
+    };
+    this.#streams = { send, place: options.eventsUrl ? placeOf(options.eventsUrl, token) : place, timeout, silence, end };
     // An address comes last in a path and may contain any character, so it is escaped.
-    this.api = createClient<paths>({ baseUrl: url, fetch: send, bodySerializer: stringify });
+    this.api = createClient<paths>({ baseUrl: place.url, fetch: repeating(send, { place, deadline, timeout }), bodySerializer: stringify });
   }
 
   /** Returns a record with all its concerns. */
@@ -117,97 +120,72 @@ export class Nameservice {
   ): Promise<T> {
     const path = { address };
     const holder = options.holder ?? `${hostname()}-${process.pid}-${crypto.randomUUID().slice(0, 8)}`;
-    const take = async (body: Schemas["Wanted"], wait?: number) =>
-      given(await this.api.PUT("/v1/leases/{address}", { params: { path, query: wait ? { wait } : {} }, body }));
+    const take = async (body: Schemas["Wanted"], signal: AbortSignal, wait?: number) =>
+      given(await this.api.PUT("/v1/leases/{address}", { params: { path, query: wait ? { wait } : {} }, body, signal }));
     const lease = new Lease(take, address, name, holder, options);
-    await lease.acquire();
     try {
+      await lease.acquire();
       const result = await work(lease);
       lease.check();
       return result;
     } finally {
       lease.end();
-      const query = { name, holder, token: lease.token };
-      await this.api.DELETE("/v1/leases/{address}", { params: { path, query } }).catch((error: unknown) => {
-        // Another holder has it, or the record is gone: there is nothing to release.
-        if (!(error instanceof LeaseLost || error instanceof UnknownRecord)) throw error;
-      });
+      // Without a token nothing was acquired.
+      if (lease.token > 0) await this.#release(address, lease);
     }
   }
 
-  /** Returns all records, and the position of the feed from which to follow what happens to them. */
-  async snapshot(prefix?: string): Promise<{ records: Schemas["Record"][]; position: number }> {
+  /** Releases a lease. A failure is a warning: what the work has returned, or why it failed, counts. The lease expires on its own. */
+  async #release(address: string, { name, holder, token }: Lease): Promise<void> {
+    try {
+      await this.api.DELETE("/v1/leases/{address}", { params: { path: { address }, query: { name, holder, token } } });
+    } catch (error) {
+      // Another holder has it, or the record is gone: there is nothing to release.
+      if (error instanceof LeaseLost || error instanceof UnknownRecord) return;
+      const reason = error instanceof Error ? error.message : String(error);
+      process.emitWarning(`the lease ${name} of ${address} was not released: ${reason}`, "NameserviceWarning");
+    }
+  }
+
+  /** Returns all records, and the place in the feed from which to follow what happens to them. */
+  async snapshot(prefix?: string, options: { signal?: AbortSignal | undefined } = {}): Promise<Snapshot> {
     const records: Schemas["Record"][] = [];
     let cursor: string | undefined;
-    let position: number | undefined;
+    let first: Schemas["SnapshotPage"] | undefined;
     do {
       const query = { ...(prefix ? { prefix } : {}), ...(cursor ? { cursor } : {}) };
-      const page: Schemas["SnapshotPage"] = given(await this.api.GET("/v1/snapshot", { params: { query } }));
-      position ??= page.position;
+      const page: Schemas["SnapshotPage"] = given(await this.api.GET("/v1/snapshot", { params: { query }, ...options }));
+      first ??= page;
       records.push(...page.records);
       cursor = page.cursor ?? undefined;
     } while (cursor);
-    return { records, position };
+    return { records, position: first.position, cursor: placeAfter(first) };
   }
 
   /**
-   * Yields changes as they happen, in the order of the feed, each once, across reconnections. `after` is the position up to which
-   * everything is known, by default the end of the feed: keep the `position` of each change once it is handled, to continue from
-   * there after a restart. Throws `PositionExpired` if the feed no longer holds what follows: begin again with `snapshot`. It does
-   * not end on its own.
+   * Yields changes as they happen, in the order of the feed, each once, across reconnections. `after` is the place up to which
+   * everything is known, by default the end of the feed: keep the `cursor` of each change once it is handled (its `position`, if the
+   * service sends none), to continue from there after a restart. Throws `PositionExpired` if the feed does not continue from there:
+   * begin again with `snapshot`, or use `follow`, which does. It does not end on its own.
    */
-  async *events({ signal, ...filters }: EventOptions = {}): AsyncGenerator<Change, void, undefined> {
-    // Requested before the first connection, so that nothing is missed if that breaks.
-    let position = filters.after ?? given(await this.api.GET("/v1/snapshot", { params: { query: { limit: 1 } } })).position;
-    for (let failures = 0; !signal?.aborted; failures++) {
-      if (failures > 1) await sleep(backoff(failures));
-      // Blocks with only an id show the position that the stream has reached, past what the filters leave out.
-      let passed = position;
-      const seen = (id: string) => {
-        if (/^\d+$/.test(id)) passed = Number(id);
-      };
-      try {
-        for await (const event of this.#stream({ ...filters, after: position }, seen, signal)) {
-          failures = 0;
-          const data = event.event ? parse(event.data) : undefined;
-          if (event.event === "expired") throw errorOf(410, { ...(data as Problem), type: "/expired", detail: "the position has expired" });
-          if (event.event === "error") throw errorOf((data as Problem).status ?? 500, data as Problem);
-          if (event.event === "change") {
-            const change = data as Change;
-            position = change.position;
-            yield change;
-          }
-        }
-        position = Math.max(position, passed);
-      } catch (error) {
-        if (signal?.aborted) return;
-        if (error instanceof NameserviceError && !TEMPORARY.has(error.status)) throw error;
-        if (error instanceof SyntaxError) throw error;
-        // The connection broke, or the service is not available: reconnect.
-      }
-    }
+  async *events(options: EventOptions = {}): AsyncGenerator<Change, void, undefined> {
+    for await (const { change } of changes(this.#streams, options)) yield change;
   }
 
-  async *#stream(filters: Record<string, unknown>, seen: (id: string) => void, signal: AbortSignal | undefined) {
-    const url = new URL(`${this.#eventsUrl}/v1/events`);
-    for (const [name, value] of Object.entries(filters)) {
-      for (const one of Array.isArray(value) ? (value as unknown[]) : [value]) if (one !== undefined) url.searchParams.append(name, String(one));
-    }
-    const headers: Record<string, string> = { accept: "text/event-stream" };
-    if (this.#token) headers["authorization"] = `Bearer ${this.#token}`;
-    // Leaving the loop closes the connection.
-    const closing = new AbortController();
-    const both = signal ? AbortSignal.any([signal, closing.signal]) : closing.signal;
-    try {
-      const response = await this.#send(new Request(url, { headers, signal: both }));
-      if (!response.ok || !response.body) throw await errorFrom(response);
-      const parser = new EventSourceParserStream({ onId: seen });
-      const reader = response.body.pipeThrough(new TextDecoderStream()).pipeThrough(parser).getReader();
-      for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
-    } finally {
-      closing.abort();
-    }
+  /**
+   * Yields a snapshot of all records, and then what happens to them, as `events` does. With `after`, a `cursor` of before, it continues
+   * there without a snapshot. If the feed does not continue there, because it no longer holds what follows, or is another one, such as
+   * that of a restored backup, another snapshot comes, with the `reason`: forget what it does not name. `prefix` is that of the records
+   * and of the changes; the other filters are of the changes alone.
+   */
+  follow(options: EventOptions = {}): AsyncGenerator<Followed, void, undefined> {
+    return follow(this.#streams, (prefix, signal) => this.snapshot(prefix, { signal }), options);
   }
+}
+
+/** Returns where to continue after a snapshot: the cursor, from a service that sends it. */
+function placeAfter(page: Schemas["SnapshotPage"] & { feed_cursor?: string }): FeedPlace {
+  return page.feed_cursor ?? page.position;
 }
 
 /** Returns the body of an answer. Rejections were thrown before. */

@@ -2,7 +2,7 @@ import type { components } from "./schema.js";
 import { LeaseLost, NameserviceError } from "./errors.js";
 
 type Schemas = components["schemas"];
-type Take = (body: Schemas["Wanted"], wait?: number) => Promise<Schemas["Held"]>;
+type Take = (body: Schemas["Wanted"], signal: AbortSignal, wait?: number) => Promise<Schemas["Held"]>;
 
 export interface LeaseOptions {
   /** Who holds it; by default a name of this process and call. */
@@ -22,6 +22,8 @@ export class Lease {
   #expiry: NodeJS.Timeout | undefined;
   #refresh: NodeJS.Timeout | undefined;
   readonly #lost = new AbortController();
+  /** Ends a request in flight with the lease, which would keep the process and lose what is no longer held. */
+  readonly #ended = new AbortController();
 
   /** @internal */
   constructor(
@@ -63,6 +65,7 @@ export class Lease {
 
   /** @internal */
   end(): void {
+    this.#ended.abort();
     clearTimeout(this.#expiry);
     clearTimeout(this.#refresh);
   }
@@ -82,19 +85,23 @@ export class Lease {
         ...(token === undefined ? {} : { token }),
         ...(this.options.targetT === undefined ? {} : { target_t: this.options.targetT }),
       },
+      this.#ended.signal,
       token === undefined ? this.options.wait : undefined,
     );
     this.#token = held.token;
+    if (this.#ended.signal.aborted) return;
     this.#deadline = asked + this.#milliseconds;
     clearTimeout(this.#expiry);
     this.#expiry = setTimeout(() => this.#lose(), this.#deadline - performance.now());
   }
 
   #schedule(): void {
+    if (this.#ended.signal.aborted) return;
     this.#refresh = setTimeout(() => {
       this.#ask(this.#token).then(
         () => this.#schedule(),
         (error: unknown) => {
+          if (this.#ended.signal.aborted) return;
           const final = error instanceof LeaseLost || (error instanceof NameserviceError && [401, 403, 404, 410].includes(error.status));
           // Any other failure may be transient: the deadline decides.
           if (final) this.#lose(error);

@@ -27,11 +27,13 @@ from .errors import (
     Unavailable,
     UnknownRecord,
 )
+from .feed import Followed, Snapshot
 from .lease import Lease
 
 __all__ = [
     "AlreadyExists",
     "Conflict",
+    "Followed",
     "HasDependents",
     "Lease",
     "LeaseHeld",
@@ -43,6 +45,7 @@ __all__ = [
     "OutcomeUnknown",
     "PositionExpired",
     "Retracted",
+    "Snapshot",
     "TransactionRejected",
     "Unavailable",
     "UnknownRecord",

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import os
 import platform
-import random
 import secrets
-import time
-import uuid
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
-from urllib.parse import quote
 
 import httpx
-import httpx_sse
 
 from . import models
-from .errors import Conflict, NameserviceError, NotYet, OutcomeUnknown, Unavailable, error_of
+from .errors import Conflict, NameserviceError
+from .feed import Followed, Place, Snapshot, Streams
 from .lease import Lease
 from .operations import Operations
+from .transport import Transport, client_of, place_of
 
 Concern = Literal["meta", "head", "index", "status", "config"]
-# What may be transient: too many requests, and failures of the service or of something in front of it.
-TEMPORARY = {429, 500, 502, 503, 504}
-OUTCOME_UNKNOWN = "https://nameservice.dev/problems/outcome-unknown"
+Kind = Literal["ledger", "graph_source"]
 
 
 class Nameservice(Operations):
@@ -33,9 +29,15 @@ class Nameservice(Operations):
     rejection raises a `NameserviceError`. Writes carry an `Idempotency-Key`, and are repeated under it while the outcome is
     unknown, so that a lost answer is neither applied twice nor reported as a conflict with itself.
 
-    url: by default NAMESERVICE_URL, else http://127.0.0.1:8080. token: by default NAMESERVICE_TOKEN.
-    events_url: where event streams are served, if elsewhere (on AWS). timeout: of one request, in seconds.
-    attempts: how often a request is sent at most. transport: of httpx, for proxies and tests.
+    url: by default NAMESERVICE_URL, else http://127.0.0.1:8080. token: by default NAMESERVICE_TOKEN. Those that cannot be
+    used raise `ValueError`.
+    events_url: where event streams are served, if elsewhere (on AWS).
+    deadline: how many seconds a call may take with all its attempts, longer than a restart of the service. What the
+    service is asked to `wait` is added. 0 for one attempt.
+    timeout: how many seconds one attempt may take, its answer included; half of the deadline at most, so that a connection
+    that has died is replaced in time.
+    silence: how many seconds an event stream may be silent before it is opened again. The service writes every 15 seconds.
+    transport: of httpx, for proxies and tests.
     """
 
     def __init__(
@@ -44,17 +46,16 @@ class Nameservice(Operations):
         *,
         token: str | None = None,
         events_url: str | None = None,
+        deadline: float = 20,
         timeout: float = 35,
-        attempts: int = 6,
+        silence: float = 50,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        url = url or os.environ.get("NAMESERVICE_URL") or "http://127.0.0.1:8080"
-        self._url = url.rstrip("/")
-        self._events_url = (events_url or url).rstrip("/")
-        self._attempts = attempts
-        token = token or os.environ.get("NAMESERVICE_TOKEN")
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(headers=headers, timeout=timeout, transport=transport)
+        self._url, credentials = place_of(url or os.environ.get("NAMESERVICE_URL") or "http://127.0.0.1:8080")
+        events, _ = place_of(events_url) if events_url else (self._url, None)
+        self._http = client_of(token or os.environ.get("NAMESERVICE_TOKEN"), credentials, transport)
+        self._transport = Transport(self._http, self._url, deadline, timeout)
+        self._streams = Streams(self._http, events, silence, lambda: _place_after(self.snapshot_get(limit=1)))
 
     def close(self) -> None:
         """Closes its connections."""
@@ -123,14 +124,17 @@ class Nameservice(Operations):
 
     # --- reading everything, and following changes ---
 
-    def snapshot(self, *, prefix: str | None = None) -> tuple[list[models.Record], int]:
-        """Returns all records, and the position of the feed from which to follow what happens to them."""
+    def snapshot(self, *, prefix: str | None = None) -> tuple[list[models.Record], Place]:
+        """Returns all records, and the place in the feed from which to follow what happens to them.
+
+        The place is a cursor, or the position, if the service sends no cursors.
+        """
         page = self.snapshot_get(prefix=prefix)
-        records, position = list(page["records"]), page["position"]
+        records, place = list(page["records"]), _place_after(page)
         while cursor := page.get("cursor"):
             page = self.snapshot_get(prefix=prefix, cursor=cursor)
             records += page["records"]
-        return records, position
+        return records, place
 
     def records(self, **filters: Any) -> Iterator[models.Listed]:
         """Yields the records of a list, page by page; the filters are those of `record_list`."""
@@ -145,52 +149,43 @@ class Nameservice(Operations):
     def events(
         self,
         *,
-        after: int | None = None,
+        after: Place | None = None,
         address: Sequence[str] = (),
         prefix: str | None = None,
-        kind: Literal["ledger", "graph_source"] | None = None,
+        kind: Kind | None = None,
         source_type: str | None = None,
         concern: Sequence[Concern] = (),
     ) -> Iterator[models.Change]:
         """Yields changes as they happen, in the order of the feed, each once, across reconnections.
 
-        after: the position up to which everything is known, by default the end of the feed. Keep the `position` of each
-        change once it is handled, to continue from there after a restart. Raises `PositionExpired` if the feed no longer
-        holds what follows: begin again with `snapshot`. It does not end on its own.
+        after: the place up to which everything is known, by default the end of the feed. Keep the `cursor` of each change
+        once it is handled (its `position`, if the service sends none), to continue from there after a restart. Raises
+        `PositionExpired` if the feed does not continue from there: begin again with `snapshot`, or use `follow`, which
+        does. It does not end on its own.
         """
-        query = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
-        # Requested before the first connection, so that nothing is missed if that breaks.
-        position = after if after is not None else self.snapshot_get(limit=1)["position"]
-        failures = 0
-        while True:
-            params = _query({**query, "after": position})
-            # The service sends something every few seconds, so a longer silence is a broken connection.
-            timeout = httpx.Timeout(35, read=60)
-            try:
-                with httpx_sse.connect_sse(
-                    self._http, "GET", f"{self._events_url}/v1/events", params=params, timeout=timeout
-                ) as source:
-                    if source.response.status_code != 200:
-                        source.response.read()
-                        raise _error(source.response)
-                    for event in source.iter_sse():
-                        failures = 0
-                        if event.event == "expired":
-                            raise error_of(410, {**event.json(), "type": "/expired", "detail": "the position has expired"})
-                        if event.event == "error":
-                            problem = event.json()
-                            raise error_of(problem.get("status", 500), problem)
-                        if event.id.isdigit():
-                            position = int(event.id)
-                        if event.event == "change":
-                            yield cast(models.Change, event.json())
-            except (httpx.TransportError, httpx_sse.SSEError):
-                pass
-            except NameserviceError as error:
-                if error.status not in TEMPORARY:
-                    raise
-            failures += 1
-            time.sleep(_backoff(failures) if failures > 1 else 0)
+        filters = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
+        for followed in self._streams.changes(after, filters):
+            yield followed.change
+
+    def follow(
+        self,
+        *,
+        after: Place | None = None,
+        address: Sequence[str] = (),
+        prefix: str | None = None,
+        kind: Kind | None = None,
+        source_type: str | None = None,
+        concern: Sequence[Concern] = (),
+    ) -> Iterator[Snapshot | Followed]:
+        """Yields a `Snapshot` of all records, and then what happens to them, as `events` does, each as a `Followed`.
+
+        after: the `cursor` of before, from which to continue without a snapshot. If the feed does not continue there, because
+        it no longer holds what follows, or is another one, such as that of a restored backup, another `Snapshot` comes,
+        with the `reason`: forget what it does not name. `prefix` is that of the records and of the changes; the other
+        filters are of the changes alone.
+        """
+        filters = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
+        return self._streams.follow(lambda: self.snapshot(prefix=prefix), after, filters)
 
     # --- requests ---
 
@@ -202,73 +197,11 @@ class Nameservice(Operations):
         query: Mapping[str, Any],
         headers: Mapping[str, Any],
         body: Any,
+        ended: threading.Event | None = None,
     ) -> Any:
-        # An address comes last in a path and may hold any character.
-        url = self._url + path.replace("{address}", quote(address or "", safe=""))
-        sent = {name: str(value) for name, value in headers.items() if value is not None}
-        reads = method == "GET" or path == "/v1/changes/compare"
-        writes_once = "Idempotency-Key" in headers
-        if writes_once:
-            sent.setdefault("Idempotency-Key", str(uuid.uuid4()))
-        unknown = False
-        last: NameserviceError = Unavailable(0, {"detail": "no request was sent"})
-        for attempt in range(self._attempts if reads or writes_once else 1):
-            if attempt:
-                time.sleep(_backoff(attempt))
-            try:
-                response = self._http.request(method, url, params=_query(query), headers=sent, json=body)
-            except httpx.TransportError as error:
-                # Without a connection, nothing was sent.
-                unknown = unknown or not (reads or isinstance(error, httpx.ConnectError))
-                last = Unavailable(0, {"detail": f"{url} cannot be reached: {error}"})
-                continue
-            if response.status_code == 304:
-                return None
-            if response.is_success:
-                return response.json() if response.content else None
-            last = _error(response)
-            if response.status_code not in TEMPORARY or isinstance(last, NotYet):
-                if unknown and not _is_decision(last):
-                    break
-                raise last
-            # Certainly not written. After anything else, such as the 502 of a gateway, the outcome is unknown.
-            unknown = unknown or not (reads or response.status_code == 429 or last.kind == "unavailable")
-        if unknown and not isinstance(last, OutcomeUnknown):
-            problem = {**last.problem, "type": OUTCOME_UNKNOWN, "detail": f"the outcome is unknown: {last}"}
-            raise OutcomeUnknown(last.status, problem) from last
-        raise last
+        return self._transport.call(method, path, address, query, headers, body, ended)
 
 
-def _is_decision(error: NameserviceError) -> bool:
-    """Returns whether the service has decided on the write after it looked for its key.
-
-    Had an earlier attempt been applied, it would have answered as at first. What is answered before (a token, the size of
-    a body) proves nothing about that attempt. Neither does a record that is gone, retracted, or of another kind, nor a conflict
-    that shows no value: the record that remembered the attempt may have been purged since. A lease may have ended after the
-    attempt, and items of a transaction may have forgotten it.
-    """
-    if error.kind == "conflict" and error.problem.get("actual") is None:
-        return False
-    forgetful = ("", "retracted", "wrong-kind", "lease-lost", "transaction-refused")
-    return error.kind not in forgetful and error.status in (409, 410, 422)
-
-
-def _query(query: Mapping[str, Any]) -> list[tuple[str, str | int | float | bool | None]]:
-    pairs: list[tuple[str, str | int | float | bool | None]] = []
-    for name, value in query.items():
-        values = [value] if isinstance(value, (str, int, float)) else (value or [])
-        pairs += [(name, one) for one in values]
-    return pairs
-
-
-def _error(response: httpx.Response) -> NameserviceError:
-    try:
-        problem = response.json()
-    except ValueError:
-        problem = None
-    return error_of(response.status_code, problem if isinstance(problem, dict) else {"detail": response.text[:500]})
-
-
-def _backoff(attempt: int) -> float:
-    """Seconds to wait before the next attempt: up to twice as long each time, ten seconds at most."""
-    return random.uniform(0, min(10, 0.1 * 2**attempt))
+def _place_after(page: models.SnapshotPage) -> Place:
+    """Returns where to continue after a snapshot: the cursor, from a service that sends it."""
+    return cast("dict[str, Place]", page).get("feed_cursor") or page["position"]

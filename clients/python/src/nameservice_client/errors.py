@@ -75,11 +75,19 @@ class NotAllowed(NameserviceError):
 
 
 class PositionExpired(NameserviceError):
-    """The feed no longer holds what follows the position: begin again with a snapshot. `oldest` is what it holds."""
+    """The feed does not continue from this place: begin again with a snapshot.
+
+    `oldest` is the first position that it holds. `reason` is `trimmed` if it no longer holds what follows, `other-history`
+    if the place is of another history, such as one ahead of a restored backup, and `ahead` if the position is beyond its end.
+    """
 
     @property
     def oldest(self) -> int | None:
         return self.problem.get("oldest")
+
+    @property
+    def reason(self) -> str:
+        return str(self.problem.get("reason") or ("ahead" if self.kind == "position-ahead" else "trimmed"))
 
 
 class NotYet(NameserviceError):
@@ -91,7 +99,11 @@ class Unavailable(NameserviceError):
 
 
 class OutcomeUnknown(NameserviceError):
-    """The write may or may not have been applied: read the record, or repeat the call with the same `idempotency_key`."""
+    """The write may or may not have been applied: read the record, or repeat the call with this `idempotency_key`."""
+
+    @property
+    def idempotency_key(self) -> str | None:
+        return self.problem.get("idempotency_key")
 
 
 KINDS: dict[str, type[NameserviceError]] = {
@@ -108,6 +120,7 @@ KINDS: dict[str, type[NameserviceError]] = {
     "insufficient-scope": NotAllowed,
     "address-not-covered": NotAllowed,
     "expired": PositionExpired,
+    "position-ahead": PositionExpired,
     "not-yet": NotYet,
     "unavailable": Unavailable,
     "feed-unavailable": Unavailable,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from . import models
 from .errors import LeaseLost, NameserviceError, UnknownRecord
-from .operations import Operations
+
+if TYPE_CHECKING:
+    from .client import Nameservice
+
+LOG = logging.getLogger("nameservice_client")
 
 
 class Lease:
@@ -18,7 +24,7 @@ class Lease:
     """
 
     def __init__(
-        self, names: Operations, address: str, name: str, holder: str, ttl_seconds: int, target_t: int | None, wait: int
+        self, names: Nameservice, address: str, name: str, holder: str, ttl_seconds: int, target_t: int | None, wait: int
     ) -> None:
         self._names = names
         self._address, self._name, self._holder = address, name, holder
@@ -49,18 +55,32 @@ class Lease:
             raise LeaseLost(409, {"type": "/lease-lost", "detail": f"{self._name} of {self._address} is lost"}) from self._lost
 
     def __enter__(self) -> Lease:
-        self._take(None)
+        try:
+            self._take(None)
+            if self._wait:
+                # It is unknown when a wait for the lease ended. A refresh begins a term whose start is known.
+                self._take(self._token)
+        except BaseException:
+            if self._token:
+                self._release()
+            raise
         self._keeper.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        # A refresh in flight is not waited for: it is not repeated, and after the release its token is worth nothing.
         self._ended.set()
-        self._keeper.join()
+        self._release()
+
+    def _release(self) -> None:
+        """Releases the lease. A failure is logged: what the work has done counts. The lease expires on its own."""
         try:
             self._names.lease_release(self._address, name=self._name, holder=self._holder, token=self._token)
         except (LeaseLost, UnknownRecord):
             # Another holder has it, or the record is gone: there is nothing to release.
             pass
+        except NameserviceError as error:
+            LOG.warning("the lease %s of %s was not released: %s", self._name, self._address, error)
 
     def _take(self, token: int | None) -> None:
         # The deadline counts from before the request, on a monotonic clock.
@@ -70,12 +90,12 @@ class Lease:
             body["token"] = token
         if self._target_t is not None:
             body["target_t"] = self._target_t
-        held = self._names.lease_acquire(self._address, body, wait=self._wait if token is None and self._wait else None)
+        wait = self._wait if token is None and self._wait else None
+        headers = {"Idempotency-Key": None}
+        # As `lease_acquire`, and not repeated once the block has ended.
+        held = self._names._call("PUT", "/v1/leases/{address}", self._address, {"wait": wait}, headers, body, ended=self._ended)
         self._token = held["token"]
         self._deadline = asked + self._ttl
-        if token is None and self._wait:
-            # It is unknown when a wait for the lease ended. A refresh begins a term whose start is known.
-            self._take(self._token)
 
     def _keep(self) -> None:
         while not self._ended.wait(self._ttl / 3):
@@ -86,3 +106,7 @@ class Lease:
                     self._lost = error
                     return
                 # Any other failure may be transient: the deadline decides.
+            except RuntimeError:
+                # The client was closed during a refresh, after the block.
+                if not self._ended.is_set():
+                    raise
