@@ -21,8 +21,9 @@ const steps = execFileSync(".ci/run", ["--list"], { encoding: "utf8" }).match(/^
 const workflow = readFileSync(".github/workflows/ci.yml", "utf8");
 const staged = [...workflow.matchAll(/^\s+steps: ([a-z -]+)$/gm)].flatMap((match) => match[1].split(" "));
 for (const step of staged) if (!steps.includes(step)) problems.push(`.github/workflows/ci.yml: .ci/run has no step ${step}`);
+const nightly = [...readFileSync(".github/workflows/nightly.yml", "utf8").matchAll(/run: \.ci\/run ([a-z-]+)$/gm)].map((match) => match[1]);
 const fast = /^FAST=\((.*)\)$/m.exec(readFileSync(".ci/run", "utf8"))[1].split(" ");
-for (const step of steps) if (!staged.includes(step) && !fast.includes(step)) problems.push(`.github/workflows/ci.yml: no stage runs ${step}`);
+for (const step of steps) if (![...staged, ...fast, ...nightly].includes(step)) problems.push(`.github/workflows/ci.yml: no stage runs ${step}`);
 
 for (const problem of problems) console.error(problem);
 process.exitCode = problems.length ? 1 : 0;
