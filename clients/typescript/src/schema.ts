@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/.well-known/fluree.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find Fluree's routes
+         * @description `fluree remote add` asks for this. Needs no token.
+         */
+        get: operations["fluree_discovery_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/console": {
         parameters: {
             query?: never;
@@ -78,7 +98,8 @@ export interface paths {
         /**
          * Move a ref, or create a ledger
          * @description The path ends in the operation: `{address}/commit` and `{address}/index` compare and set; `{address}/init` creates a
-         *     ledger without commits unless it exists, and takes no body.
+         *     ledger without commits unless it exists, and takes no body. A retracted record rejects all three with the conflict that
+         *     Fluree's clients understand.
          */
         post: operations["fluree_ref_post"];
         delete?: never;
@@ -929,6 +950,29 @@ export interface components {
             v: number;
             /** @description Its `state` and any other members that are given, which are compared too. A lease in it is not compared. */
             payload?: Record<string, unknown> | null;
+        };
+        /** @description What Fluree's command-line tool asks a server for when it becomes a remote. */
+        FlureeDiscovery: {
+            /**
+             * Format: int32
+             * @description The version of this document.
+             * @example 1
+             */
+            version: number;
+            /**
+             * @description The path below which Fluree's routes are.
+             * @example /v1/fluree
+             */
+            api_base_url: string;
+            auth?: components["schemas"]["FlureeDiscoveryAuth"] | null;
+        };
+        /** @description How to get a token. */
+        FlureeDiscoveryAuth: {
+            /**
+             * @description `token`: the user has one, and passes it to `fluree auth login --token`.
+             * @example token
+             */
+            type: string;
         };
         /** @description An event of a stream that follows records. */
         FlureeEvent: {
@@ -1781,6 +1825,26 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    fluree_discovery_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where the routes are, and whether they need a token */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FlureeDiscovery"];
+                };
+            };
+        };
+    };
     console_get: {
         parameters: {
             query?: never;
@@ -2029,17 +2093,6 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `retracted`: The record is retracted */
-            410: {
-                headers: {
-                    /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
-                    "nameservice-position"?: number;
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
             /** @description `payload-too-large`: The payload is larger than the limit */
             413: {
                 headers: {
@@ -2058,7 +2111,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2264,7 +2317,10 @@ export interface operations {
     };
     branch_create: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                allow_foreign?: boolean;
+            };
             header?: {
                 /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
@@ -2365,7 +2421,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3346,7 +3402,10 @@ export interface operations {
     };
     head_push: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                allow_foreign?: boolean;
+            };
             header?: {
                 /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
@@ -3462,7 +3521,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3642,7 +3701,10 @@ export interface operations {
     };
     index_push: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                allow_foreign?: boolean;
+            };
             header?: {
                 /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
@@ -3758,7 +3820,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4111,7 +4173,10 @@ export interface operations {
     };
     ledger_create: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                allow_foreign?: boolean;
+            };
             header?: {
                 /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
@@ -4212,7 +4277,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4764,7 +4829,10 @@ export interface operations {
     };
     head_reset: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                allow_foreign?: boolean;
+            };
             header?: {
                 /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
@@ -4880,7 +4948,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -5546,7 +5614,10 @@ export interface operations {
     };
     transaction_commit: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                allow_foreign?: boolean;
+            };
             header?: {
                 /** @description Identifies this write: if the request is repeated with the same key, it is not applied twice. */
                 "Idempotency-Key"?: string | null;
@@ -5645,7 +5716,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */

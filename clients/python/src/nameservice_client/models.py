@@ -306,6 +306,33 @@ class ExpectedStatus(TypedDict):
     """
 
 
+class FlureeDiscovery(TypedDict):
+    """
+    What Fluree's command-line tool asks a server for when it becomes a remote.
+    """
+
+    version: int
+    """
+    The version of this document.
+    """
+    api_base_url: str
+    """
+    The path below which Fluree's routes are.
+    """
+    auth: NotRequired[FlureeDiscoveryAuth | None]
+
+
+class FlureeDiscoveryAuth(TypedDict):
+    """
+    How to get a token.
+    """
+
+    type: str
+    """
+    `token`: the user has one, and passes it to `fluree auth login --token`.
+    """
+
+
 class FlureeEventGraphSource(TypedDict):
     """
     A graph source inside an event: its type as it is stored, and its configuration without secrets.

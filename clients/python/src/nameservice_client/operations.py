@@ -19,11 +19,20 @@ class Operations:
     ) -> Any:
         raise NotImplementedError
 
+    def fluree_discovery_get(self) -> models.FlureeDiscovery:
+        """Find Fluree's routes.
+
+        `fluree remote add` asks for this. Needs no token.
+        """
+        answer: models.FlureeDiscovery = self._call("GET", "/.well-known/fluree.json", None, {}, {}, None)
+        return answer
+
     def fluree_ref_post(self, address: str, body: models.FlureePush | None = None) -> models.FlureeRefAnswer:
         """Move a ref, or create a ledger.
 
         The path ends in the operation: `{address}/commit` and `{address}/index` compare and set; `{address}/init` creates a
-        ledger without commits unless it exists, and takes no body.
+        ledger without commits unless it exists, and takes no body. A retracted record rejects all three with the conflict that
+        Fluree's clients understand.
         """
         answer: models.FlureeRefAnswer = self._call("POST", "/fluree/nameservice/refs/{address}", address, {}, {}, body)
         return answer
@@ -45,13 +54,17 @@ class Operations:
         answer: models.FlureeLedger = self._call("GET", "/fluree/storage/ns/{address}", address, {}, {}, None)
         return answer
 
-    def branch_create(self, body: models.NewBranch, *, idempotency_key: str | None = None) -> models.Record:
+    def branch_create(
+        self, body: models.NewBranch, *, idempotency_key: str | None = None, allow_foreign: bool | None = None
+    ) -> models.Record:
         """Create a branch.
 
         It starts at the head of its source, or at the commit given. The source, which must be live and have a commit,
         cannot be retracted while the branch exists.
         """
-        answer: models.Record = self._call("POST", "/v1/branches", None, {}, {"Idempotency-Key": idempotency_key}, body)
+        answer: models.Record = self._call(
+            "POST", "/v1/branches", None, {"allow_foreign": allow_foreign}, {"Idempotency-Key": idempotency_key}, body
+        )
         return answer
 
     def branch_list(self, address: str, *, limit: int | None = None, cursor: str | None = None) -> models.Branches:
@@ -158,7 +171,9 @@ class Operations:
         )
         return answer
 
-    def head_push(self, address: str, body: models.HeadPush, *, idempotency_key: str | None = None) -> models.PushAnswerHead:
+    def head_push(
+        self, address: str, body: models.HeadPush, *, idempotency_key: str | None = None, allow_foreign: bool | None = None
+    ) -> models.PushAnswerHead:
         """Move the head of a ledger.
 
         Without `expected`, a `t` that is not greater than the stored one is `stale`. With it, any other stored value is a
@@ -166,7 +181,7 @@ class Operations:
         outcome is `stale` or a conflict, nothing was written, and the response has the stored value.
         """
         answer: models.PushAnswerHead = self._call(
-            "PUT", "/v1/heads/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
+            "PUT", "/v1/heads/{address}", address, {"allow_foreign": allow_foreign}, {"Idempotency-Key": idempotency_key}, body
         )
         return answer
 
@@ -203,14 +218,21 @@ class Operations:
         )
         return answer
 
-    def index_push(self, address: str, body: models.IndexPush, *, idempotency_key: str | None = None) -> models.PushAnswerIndex:
+    def index_push(
+        self, address: str, body: models.IndexPush, *, idempotency_key: str | None = None, allow_foreign: bool | None = None
+    ) -> models.PushAnswerIndex:
         """Move the index of a record.
 
         Works like a push of the head, except that with `expected` the new `t` may equal the expected one: the same data, indexed
         again, which adds 1 to `rev`. Each named graph has its own index; those that a push does not name stay as they are.
         """
         answer: models.PushAnswerIndex = self._call(
-            "PUT", "/v1/indexes/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
+            "PUT",
+            "/v1/indexes/{address}",
+            address,
+            {"allow_foreign": allow_foreign},
+            {"Idempotency-Key": idempotency_key},
+            body,
         )
         return answer
 
@@ -245,13 +267,17 @@ class Operations:
             None,
         )
 
-    def ledger_create(self, body: models.NewLedger, *, idempotency_key: str | None = None) -> models.Record:
+    def ledger_create(
+        self, body: models.NewLedger, *, idempotency_key: str | None = None, allow_foreign: bool | None = None
+    ) -> models.Record:
         """Create a ledger.
 
         The ledger and its four concerns are created together or not at all. A retracted ledger still occupies its address:
         restore or purge it.
         """
-        answer: models.Record = self._call("POST", "/v1/ledgers", None, {}, {"Idempotency-Key": idempotency_key}, body)
+        answer: models.Record = self._call(
+            "POST", "/v1/ledgers", None, {"allow_foreign": allow_foreign}, {"Idempotency-Key": idempotency_key}, body
+        )
         return answer
 
     def openapi_get(self) -> dict[str, Any]:
@@ -366,14 +392,21 @@ class Operations:
         """
         self._call("DELETE", "/v1/records/{address}", address, {}, {"Idempotency-Key": idempotency_key}, None)
 
-    def head_reset(self, address: str, body: models.Snapshot, *, idempotency_key: str | None = None) -> models.Record:
+    def head_reset(
+        self, address: str, body: models.Snapshot, *, idempotency_key: str | None = None, allow_foreign: bool | None = None
+    ) -> models.Record:
         """Reset a ledger.
 
         Requires `nameservice:admin`. Sets head and index, whatever is stored; the named graphs of
         the index are forgotten. Rejected while the record is protected.
         """
         answer: models.Record = self._call(
-            "POST", "/v1/resets/{address}", address, {}, {"Idempotency-Key": idempotency_key}, body
+            "POST",
+            "/v1/resets/{address}",
+            address,
+            {"allow_foreign": allow_foreign},
+            {"Idempotency-Key": idempotency_key},
+            body,
         )
         return answer
 
@@ -477,13 +510,15 @@ class Operations:
         )
         return answer
 
-    def transaction_commit(self, body: models.Transaction, *, idempotency_key: str | None = None) -> models.TransactionAnswer:
+    def transaction_commit(
+        self, body: models.Transaction, *, idempotency_key: str | None = None, allow_foreign: bool | None = None
+    ) -> models.TransactionAnswer:
         """Commit a transaction.
 
         Up to 48 pushes and checks over any records, no two about the same concern of the same record. Either all are
         applied, or none is, and `results` shows the outcome of each.
         """
         answer: models.TransactionAnswer = self._call(
-            "POST", "/v1/transactions", None, {}, {"Idempotency-Key": idempotency_key}, body
+            "POST", "/v1/transactions", None, {"allow_foreign": allow_foreign}, {"Idempotency-Key": idempotency_key}, body
         )
         return answer
