@@ -212,7 +212,11 @@ impl Document {
                 // Fluree's refs name the operation in their path.
                 let operations: &[&str] = if path.ends_with("refs/{address}") { &["/commit", "/index"] } else { &[""] };
                 for operation in operations {
-                    let body = self.sample(body, "", Some(&member), &address);
+                    let mut body = self.sample(body, "", Some(&member), &address);
+                    if *operation == "/index" {
+                        let text = body.to_string().replace(cid(2).as_str(), index_cid(2).as_str());
+                        body = serde_json::from_str(&text).unwrap();
+                    }
                     let request =
                         Request::new(verb.clone(), joined(format!("{to}{operation}"), &query)).with_body(body);
                     found.push(Integer { name: format!("{method} {path} {}", member.join(".")), request });

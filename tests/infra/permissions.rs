@@ -521,5 +521,5 @@ fn roles_get_their_permissions_from_nowhere_else() {
     let role = infra::resource("aws_iam_role", "this");
     let arguments: BTreeSet<_> = role.attributes().map(|attribute| attribute.key.as_str()).collect();
     assert_eq!(arguments, BTreeSet::from(["assume_role_policy", "for_each", "name", "permissions_boundary", "tags"]));
-    assert_eq!(role.blocks().count(), 0);
+    assert_eq!(role.blocks().map(|block| block.ident.as_str()).collect::<Vec<_>>(), ["lifecycle"]);
 }

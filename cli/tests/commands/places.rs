@@ -23,6 +23,8 @@ use super::{
 /// Commits of Fluree's: in a place that it shares, no others are accepted.
 const ID: &str = "bagaybqabciqgzqtsjbrqbffrm4ty533it7ddqf64mij4qin6czev43pzhuhgqky";
 const OTHER: &str = "bagaybqabciqbaenzogzwtubin7b3vtcpe3wcuo2nsxrcgn5whve2rha4r6254si";
+/// An index root of Fluree's.
+const ROOT: &str = "baghybqabciqphzejdjfwlxltxmclquh6o62cyiqgzkdrax4bzm5r6sgd6fcajmy";
 
 /// A place, its feed, and what is removed at the end.
 struct Place {
@@ -133,7 +135,7 @@ fn files_are_served_as_every_other_backend_is() {
             (
                 "PUT",
                 "/v1/indexes/mydb",
-                json!({"new": {"id": ID, "t": 2, "graphs": {"g": {"id": ID, "t": 1}}}}),
+                json!({"new": {"id": ROOT, "t": 2, "graphs": {"g": {"id": ROOT, "t": 1}}}}),
                 "named_graphs",
             ),
             ("POST", "/v1/ledgers", json!({"address": "mydb:release/v1"}), "any_address"),
@@ -155,7 +157,7 @@ fn what_another_process_writes_is_in_the_feed_and_positions_outlive_the_service(
         let mut service = place.serve();
         assert_eq!(ask(&service.url, "POST", "/v1/ledgers", r#"{"address":"mydb"}"#).0, 201);
         let target = ["--at", place.at.as_str()];
-        let (code, stdout, stderr) = run(&target, "push head mydb ID 5");
+        let (code, stdout, stderr) = run(&target, &format!("push head mydb {ID} 5"));
         assert_eq!(code, 0, "{stdout}{stderr}");
         eventually("the head that another process has pushed", || shows_head(&service.url, "mydb:main", 5));
         // Written like the files of another program, without this one.

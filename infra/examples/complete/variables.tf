@@ -22,7 +22,7 @@ variable "frozen" {
 }
 
 variable "aliases" {
-  description = "Whether releases are shifted to gradually, by infra/release.sh."
+  description = "Whether releases are shifted to gradually, by infra/release.py."
   type        = bool
   default     = true
 }

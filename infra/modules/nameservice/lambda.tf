@@ -92,7 +92,7 @@ resource "aws_lambda_function" "this" {
   depends_on = [aws_iam_role_policy.this]
 }
 
-# What callers invoke, if `aliases` is set. The alias begins at the first version; infra/release.sh moves it, part by part, to the
+# What callers invoke, if `aliases` is set. The alias begins at the first version; infra/release.py moves it, part by part, to the
 # versions that an apply publishes, and back.
 resource "aws_lambda_alias" "live" {
   for_each = var.aliases ? local.function : {}

@@ -269,7 +269,7 @@ variable "log_retention_in_days" {
 }
 
 variable "aliases" {
-  description = "Whether callers invoke the alias `live` of each function instead of its newest code: an apply then publishes versions, and `infra/release.sh` shifts a part of the requests to them, all, or none. Turning this on or off later replaces the URL of the event streams."
+  description = "Whether callers invoke the alias `live` of each function instead of its newest code: an apply then publishes versions, and `infra/release.py` shifts a part of the requests to them, all, or none. Turning this on or off later replaces the URL of the event streams."
   type        = bool
   default     = false
   nullable    = false

@@ -288,7 +288,7 @@ mod tests {
     async fn a_deadline_that_no_operation_could_meet_or_no_clock_could_hold_is_rejected_or_shortened() {
         for url in ["dynamodb://table", "s3://bucket", "file:///data"] {
             let opened = connect_with(&url.parse().unwrap(), Options::default().deadline(Duration::ZERO)).await;
-            assert!(opened.is_err_and(|error| error.to_string().contains("1 ms")), "{url}");
+            assert!(opened.is_err_and(|error| nameservice_model::chain(&error).contains("1 ms")), "{url}");
         }
         let options = Options::default().deadline(Duration::MAX).attempt_timeout(Duration::MAX);
         assert_eq!((options.deadline, options.attempt_timeout), (Some(LONGEST), Some(LONGEST)));

@@ -100,10 +100,17 @@ fn items<T: Send + 'static>(pages: ResultStream<Page<T>>) -> BoxStream<'static, 
 /// # for name in ["tenant/books", "tenant/films", "other"] { ns.create_ledger(name).await?; }
 /// assert_eq!(ns.list("tenant/*").await?.len(), 2);
 ///
-/// let mut records = ns.list("tenant/*").retracted(false).stream();
+/// # use nameservice::ConcernKind;
+/// let mut records = ns.list("tenant/*").retracted(false).stream(); // or pages(); awaited, a Vec
 /// while let Some(record) = records.try_next().await? {
 ///     println!("{}", record.address());
 /// }
+/// let mut snapshot = ns.snapshot().address("mydb:*").await?;
+/// while let Some(record) = snapshot.try_next().await? {
+///     println!("{} is at t {}", record.address, record.t());
+/// }
+/// let mut changes = snapshot.changes().part(ConcernKind::Head).follow(); // what follows its position
+/// # let _ = &mut changes;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

@@ -55,9 +55,16 @@ impl Nameservice {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), nameservice::Error> {
 /// # let ns = nameservice::connect("memory:").await?;
-/// # ns.create_ledger("mydb").await?;
-/// let mydb = ns.retract("mydb").reason("moved").await?;
-/// assert!(mydb.retracted);
+/// # let commit = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
+/// # let head = ns.create_ledger("mydb").head(commit, 1).await?.head.unwrap();
+/// # use nameservice::{Error, Rejection};
+/// let head = ns.head("mydb")?.push(commit, 2).expect(head).await?.updated()?;
+/// match ns.retract("mydb").reason("moved").await {
+///     Ok(record) => println!("{} is retracted", record.address),
+///     Err(Error::Rejected(Rejection::HasDependents)) => println!("first: {:?}", ns.dependents("mydb").await?),
+///     Err(error) => return Err(error),
+/// }
+/// # assert_eq!(head.t(), 2);
 /// assert!(!ns.restore("mydb").await?.retracted);
 /// ns.purge("mydb").await?;
 /// # assert!(ns.lookup("mydb").await?.is_none());
