@@ -25,7 +25,7 @@ run "signed_requests" {
   }
 
   assert {
-    condition     = length(aws_apigatewayv2_authorizer.jwt) == 0 && toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type != "AWS_IAM"]) == toset(["$default", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/docs/{file+}", "GET /v1/health", "GET /v1/openapi.json"])
+    condition     = length(aws_apigatewayv2_authorizer.jwt) == 0 && toset([for route, it in aws_apigatewayv2_route.this : route if it.authorization_type != "AWS_IAM"]) == toset(["$default", "GET /.well-known/fluree.json", "GET /console", "GET /console/{file+}", "GET /v1/docs", "GET /v1/docs/{file+}", "GET /v1/health", "GET /v1/openapi.json"])
     error_message = "With IAM every route but the open ones requires signed requests."
   }
 
