@@ -75,7 +75,7 @@ pub(super) async fn check(
         name: &args.deployment_name,
         token,
         config: aws_config(None).await?,
-        http: reqwest::Client::builder().build().map_err(|error| Failure::Usage(chain(&error).to_string()))?,
+        http: nameservice_client::http_client(url).map_err(|error| Failure::Usage(chain(&error).to_string()))?,
     };
     let address = format!("nameservice-doctor-{}", Uuid::new_v4().simple());
     deployment.check_routes(&address, report).await;
