@@ -46,6 +46,7 @@ pub struct BackupArgs {
 
 impl BackupArgs {
     /// Whether there are to be backups.
+    #[cfg(feature = "replica")]
     pub(crate) fn is_wanted(&self) -> bool {
         self.backup_to.is_some()
     }
