@@ -194,7 +194,7 @@ pub enum Command {
     Token(TokenCommand),
     /// Get a token from an OpenID provider, by a code that is confirmed in a browser
     ///
-    /// Prints the token: export NAMESERVICE_TOKEN=$(nameservice login --issuer https://id.example.com --client-id nameservice-cli)
+    /// Prints the token: `export NAMESERVICE_TOKEN=$(nameservice login --issuer https://id.example.com --client-id nameservice-cli)`
     Login(LoginArgs),
     /// Print the OpenAPI document
     Openapi,
