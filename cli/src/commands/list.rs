@@ -124,7 +124,7 @@ pub(super) async fn follow(
         if let Some(last) = last_of(&listed.records, left, &wanted)
             && last < listed.records.len()
         {
-            // Up to the last that is wanted, for a cursor that continues right after it.
+            // Up to the last requested record, for a cursor that continues right after it.
             listed = page(last as u64).await?;
         }
         let Page { records, cursor: next, position } = listed;

@@ -40,7 +40,7 @@ fn a_list_shows_the_columns_of_the_console_and_a_pattern_reads_full_pages() {
     };
     // One page, and one for the cursor; not one for each record.
     assert_eq!(requests("list wanted* --limit 1"), 2);
-    assert_eq!(requests("list wanted* --limit 3"), 1, "the last that is wanted is the last of its page");
+    assert_eq!(requests("list wanted* --limit 3"), 1, "the last requested record is the last of its page");
     assert_eq!(requests("list wanted*"), 1);
     assert_eq!(requests("list --limit 1"), 1);
 }

@@ -22,7 +22,7 @@ resource "aws_lambda_function_url" "this" {
 }
 
 # The two permissions that a URL needs to which everyone may connect. The provider adds them when it creates a URL, and never again:
-# these are in the state, and come back if they are lost.
+# these are in the state, and are created again if they are lost.
 # https://docs.aws.amazon.com/lambda/latest/dg/urls-auth.html
 locals {
   url_permissions = merge([
