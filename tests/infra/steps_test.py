@@ -1,0 +1,175 @@
+"""Steps of .ci/run in order and beside one another, with others in the place of the true ones."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+RUN = (ROOT / ".ci" / "run").read_text()
+STEPS = re.findall(r"^step_([a-z0-9-]+)\(\)", RUN, re.M)
+# By their names alone.
+NAMED = {"libraries", "releases", "unsound-s3"}
+# Where the functions of the steps end.
+END = "\nbeside=() skips=false\n"
+DEADLINE = 120
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        subprocess.run(["git", "init", "--quiet", folder.name], check=True)
+        (self.folder / "deny.toml").write_text("")
+
+    def write(self, prelude="", **steps):
+        """Writes .ci/run with all steps, of which these do this and the others nothing."""
+        begin, end = RUN.split(END)
+        bodies = {step: steps.get(step.replace("-", "_"), ":") for step in STEPS}
+        stubs = "".join(f"step_{step}() {{\n{body}\n}}\n" for step, body in bodies.items())
+        script = self.folder / ".ci" / "run"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"{begin}\ncargo() {{ :; }}\n{prelude}\n{stubs}{END}{end}")
+
+    @contextlib.contextmanager
+    def started(self, *arguments):
+        # From another folder, by a relative path.
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir(exist_ok=True)
+        environment = {name: value for name, value in os.environ.items() if name not in ("CARGO_TARGET_DIR", "NAMESERVICE_ONLY")}
+        yield subprocess.Popen(
+            ["bash", "../.ci/run", *arguments],
+            cwd=elsewhere,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run_steps(self, *arguments):
+        """Returns the exit code and the lines that were printed."""
+        with self.started(*arguments) as process:
+            output, _ = process.communicate(timeout=DEADLINE)
+        return process.returncode, output.splitlines()
+
+    def assert_ends(self, pid):
+        """A process ends soon, though nobody has waited for it."""
+        until = time.monotonic() + DEADLINE
+        while time.monotonic() < until:
+            try:
+                # One that has ended is there until its parent, which is not ours, has looked.
+                if (pathlib.Path("/proc") / pid / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                    return
+            except (ProcessLookupError, FileNotFoundError):
+                return
+            time.sleep(0.05)
+        os.kill(int(pid), signal.SIGKILL)
+        self.fail(f"process {pid} is left")
+
+    def pids(self, lines):
+        return [line.removeprefix("pid ") for line in lines if line.startswith("pid ")]
+
+    def test_each_step_runs_once_and_its_output_is_shown_and_kept(self):
+        self.write(**{step.replace("-", "_"): f"echo printed by {step}" for step in STEPS})
+        code, lines = self.run_steps()
+        self.assertEqual((code, lines.count("== everything passed")), (0, 1), lines)
+        for step in {*STEPS} - NAMED:
+            self.assertEqual(lines.count(f"printed by {step}"), 1, (step, lines))
+            log = (self.folder / "target" / "ci" / f"{step}.log").read_text()
+            self.assertIn(f"printed by {step}\n", log)
+            self.assertTrue(any(re.fullmatch(rf"\d+ s {step} \(load .*", line) for line in lines), (step, lines))
+
+    def test_a_step_is_skipped_only_if_it_has_passed_with_the_same_files(self):
+        prints = {step.replace("-", "_"): f"echo printed by {step}" for step in STEPS}
+        self.write(**prints)
+        ran = lambda *arguments: [line for line in self.run_steps(*arguments)[1] if line in ("printed by dependencies", "printed by tests")]
+        self.assertEqual(sorted(ran()), ["printed by dependencies", "printed by tests"])
+        self.assertEqual(ran(), ["printed by tests"])
+        self.assertIn("0 s dependencies, skipped", self.run_steps()[1])
+        self.assertEqual(len(ran("--all")), 2)
+        self.assertEqual(ran("dependencies"), ["printed by dependencies"], "it is named")
+        (self.folder / "deny.toml").write_text("[bans]\n")
+        self.assertEqual(len(ran()), 2)
+        self.write(**prints | {"dependencies": "false"})
+        self.assertEqual(self.run_steps()[0], 1)
+        self.assertEqual(self.run_steps()[0], 1, "it has not passed")
+
+    def test_a_step_that_fails_is_described_last_with_a_command_that_repeats_it(self):
+        fails = r"printf 'NAMESERVICE_TEST_SEED=7\nfailures:\n\n---- a::b stdout ----\nfailures:\n    a::b\n    c\n\ntest result: FAILED\n'; exit 101; echo after it"
+        self.write(tests=fails)
+        code, lines = self.run_steps()
+        self.assertEqual(code, 101, lines)
+        self.assertNotIn("after it", lines)
+        title = next(line for line in RUN.splitlines() if line.startswith("# tests: ")).removeprefix("# tests: ")
+        report = lines[len(lines) - 1 - lines[::-1].index(f"== {title}") :]
+        self.assertRegex(report[1], r"^FAILED with exit code 101: \d+ s tests \(load .* stolen\); its output: .*/target/ci/tests\.log$")
+        self.assertEqual(report[2:5], ["failed tests:", "    a::b", "    c"])
+        self.assertEqual(report[5:7], ["seeds that were printed:", "    NAMESERVICE_TEST_SEED=7"])
+        self.assertEqual(report[7:], ["again: NAMESERVICE_TEST_SEED=7 NAMESERVICE_ONLY='a::b c' .ci/run tests"])
+
+    def test_a_step_that_fails_ends_those_beside_it_whose_output_is_shown(self):
+        left = 'sleep 600 & echo "pid $!"; touch begun; wait'
+        fails = "echo about to fail; until [ -e begun ]; do sleep 0.05; done; false; echo after it"
+        for failing, beside in (("core", "infrastructure"), ("infrastructure", "dependencies")):
+            with self.subTest(failing):
+                self.write(**{failing: fails, beside: left if failing == "core" else f"touch begun; {left.split(';')[0]}"})
+                code, lines = self.run_steps()
+                self.assertEqual(code, 1, lines)
+                self.assertIn("about to fail", lines)
+                self.assertNotIn("after it", lines)
+                self.assertEqual(lines[-1], f"again: .ci/run {failing}")
+                [pid] = self.pids(lines)
+                self.assert_ends(pid)
+
+    def test_nothing_that_a_step_has_started_outlives_it(self):
+        """Neither what it has put into the background, nor what has left its process group."""
+        for end in (":", "false"):
+            with self.subTest(end):
+                self.write(core=f'sleep 600 & echo "pid $!"; setsid sleep 600 & sleep 0.2; echo "pid $(pgrep -n sleep)"; {end}')
+                code, lines = self.run_steps("core")
+                self.assertEqual(code, int(end == "false"), lines)
+                pids = self.pids(lines)
+                self.assertEqual(len(pids), 2, lines)
+                for pid in pids:
+                    self.assert_ends(pid)
+
+    def test_all_ends_with_the_script_even_if_it_alone_is_told_to_end(self):
+        left = 'sleep 600 & echo "$!" >>begun; wait'
+        self.write(core=left, infrastructure=left)
+        begun = self.folder / "begun"
+        with self.started() as process:
+            until = time.monotonic() + DEADLINE
+            while not (begun.exists() and begun.read_text().count("\n") == 2):
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.05)
+            process.terminate()
+            process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 143)
+        for pid in begun.read_text().split():
+            self.assert_ends(pid)
+
+    def test_a_selection_without_a_test_fails_and_one_by_name_runs_alone(self):
+        for listed, only, expected in (("", "", None), ("a::test: test", "", "--quiet a::"), ("", "a::b c", "--quiet --exact --include-ignored a::b c")):
+            with self.subTest(listed=listed, only=only):
+                program = self.folder / "program"
+                program.write_text(f'#!/bin/sh\nif [ "$1" = --list ]; then echo "{listed}"; else echo "it runs with $*"; fi\n')
+                program.chmod(0o755)
+                artifact = json.dumps({"executable": str(program), "target": {"name": "suite", "kind": ["test"]}})
+                cargo = f"cargo() {{ if [[ $* = *json* ]]; then echo '{artifact}'; fi; }}\nNAMESERVICE_ONLY='{only}'"
+                self.write(cargo, core="run_tests suite . a::")
+                code, lines = self.run_steps("core")
+                self.assertEqual(code, 0 if expected else 1, lines)
+                ran = [line for line in lines if line.startswith("it runs with ")]
+                self.assertEqual(ran, [f"it runs with {expected}"] if expected else [])
+
+
+if __name__ == "__main__":
+    unittest.main()
