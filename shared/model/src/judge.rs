@@ -129,6 +129,27 @@ impl IndexPush {
         };
         if is_admissible && new.graphs().iter().all(grows) { Judgement::Admissible } else { rejected }
     }
+
+    /// Returns the index that the push was applied to, as far as the revisions that it wrote depend on it; `None` if the push
+    /// does not determine them all. Nothing is assumed of what it does not state; an expected `rev`, which is not compared, is
+    /// taken to be the stored one.
+    pub fn assumed_previous(&self) -> Option<Index> {
+        let (previous, is_whole) = match self.expected() {
+            // An overwrite of any index adds 1 to a revision that the push does not state.
+            Expected::Older if self.allows_equal() => return None,
+            Expected::Older => (Index::unborn(), false),
+            Expected::NoRecord => (Index::unborn(), true),
+            Expected::Value(expected) => (expected.clone(), expected.payload.is_none()),
+        };
+        let graphs = previous.payload.as_ref().map(|root| &root.graphs);
+        // A named graph may be replaced at its own `t`, which adds 1 to its revision.
+        let is_counted_from_any = |(name, pushed): (&String, &Option<NewGraphIndex>)| {
+            pushed.as_ref().is_some_and(|pushed| pushed.rev().is_none())
+                && !graphs.is_some_and(|graphs| graphs.contains_key(name))
+        };
+        let is_known = is_whole || !self.desired().graphs().iter().any(is_counted_from_any);
+        is_known.then_some(previous)
+    }
 }
 
 /// Returns whether a push would write the stored named graph. An absent one is not the same as one without an index.

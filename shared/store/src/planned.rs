@@ -1,11 +1,13 @@
 //! Operations of a transaction, whichever concern they are about.
 
-use nameservice_model::{ConcernState, ConcernValue, Judgement, OperationKind, Push, RecordKind};
+use nameservice_model::{Call, ConcernState, ConcernValue, Judgement, OperationKind, Push, RecordKind, Result};
 
 use crate::{
+    client::Attempts,
     concern::{Concern, ConfigConcern, HeadConcern, IndexConcern, StatusConcern, value_as_seen},
     expressions::Expression,
     items::Item,
+    push::recalled,
     schema::*,
 };
 
@@ -16,8 +18,15 @@ pub(crate) trait Planned<V>: Send + Sync {
     fn judge(&self, item: &Item) -> Judgement;
     fn read(&self, item: &Item) -> V;
     fn written(&self, found: &Item) -> V;
-    /// Returns the value that it left on an item that no other push of ours has written since.
-    fn left_by(&self, item: &Item) -> V;
+    /// Returns the value that it wrote, if the item remembers the call: see [`recalled`].
+    fn recalled(
+        &self,
+        name: &'static str,
+        item: &Item,
+        call: &Call,
+        attempts: Attempts,
+        planned: Option<&Item>,
+    ) -> Result<Option<V>>;
     /// Adds the condition that the concern is unchanged since this item.
     fn unchanged(&self, expression: &mut Expression, item: &Item);
     /// Returns the counter that it would have to increment beyond its maximum.
@@ -58,12 +67,19 @@ impl<C: Concern, V> Planned<V> for Pushing<'_, C, V> {
         (self.value)(C::written(found, self.push))
     }
 
-    fn left_by(&self, item: &Item) -> V {
+    fn recalled(
+        &self,
+        name: &'static str,
+        item: &Item,
+        call: &Call,
+        attempts: Attempts,
+        planned: Option<&Item>,
+    ) -> Result<Option<V>> {
         // A transaction does not return the items that it has written, and so no lease beside a status. Its repetition
         // must give the same answer.
         let mut item = item.clone();
         item.remove(ATTR_LEASE);
-        (self.value)(C::left_by(&item, self.push))
+        Ok(recalled::<C>(name, &item, call, self.push, attempts, planned)?.map(self.value))
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {
@@ -120,8 +136,15 @@ impl<C: Concern> Planned<ConcernState> for Checking<C> {
         self.read(found)
     }
 
-    fn left_by(&self, item: &Item) -> ConcernState {
-        self.read(item)
+    fn recalled(
+        &self,
+        _name: &'static str,
+        _item: &Item,
+        _call: &Call,
+        _attempts: Attempts,
+        _planned: Option<&Item>,
+    ) -> Result<Option<ConcernState>> {
+        Ok(None)
     }
 
     fn unchanged(&self, expression: &mut Expression, item: &Item) {

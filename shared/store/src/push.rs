@@ -184,16 +184,7 @@ fn rejected<C: Concern>(
     if items::reuses_key(item, &call.request_id) {
         return Err(key_reused(C::OPERATION, attempts));
     }
-    if items::remembers(item, &call.request_id) {
-        let value = if items::written_last_by(item, &call.request_id) {
-            C::left_by(item, push)
-        } else {
-            // Others have written since. What this call wrote follows from the value that it was applied to.
-            match planned.cloned().or_else(|| C::assumed_previous(push)) {
-                Some(before) => C::written(&before, push),
-                None => return Err(Error::OutcomeUnknown { operation: C::OPERATION, source: None }),
-            }
-        };
+    if let Some(value) = recalled::<C>(C::OPERATION, item, call, push, attempts, planned)? {
         return Ok(Some(PushOutcome::Updated { value, replayed: !attempts.uncertain }));
     }
     if items::flag(item, ATTR_RETRACTED) {
@@ -212,6 +203,39 @@ fn rejected<C: Concern>(
             None => Ok(None),
         },
     }
+}
+
+/// Returns the value that this call wrote, if the item remembers the call; an error if the value cannot be known. `planned` is
+/// the item that the last plan was made for, if there was one.
+pub(crate) fn recalled<C: Concern>(
+    operation: &'static str,
+    item: &Item,
+    call: &Call,
+    push: &Push<C::Payload, C::New>,
+    attempts: Attempts,
+    planned: Option<&Item>,
+) -> Result<Option<ConcernValue<C::Payload>>> {
+    if items::remembers(item, &call.request_id) {
+        let value = if items::written_last_by(item, &call.request_id) {
+            C::left_by(item, push)
+        } else {
+            // Others have written since. What this call wrote follows from the value that it was applied to. Without an attempt
+            // of unknown outcome, no plan of this call was applied, but that of an earlier one with the same identity.
+            let planned = planned.filter(|_| attempts.uncertain);
+            match planned.cloned().or_else(|| C::assumed_previous(push)) {
+                Some(before) => C::written(&before, push),
+                None => return Err(revision_unknown(operation)),
+            }
+        };
+        return Ok(Some(value));
+    }
+    Ok(None)
+}
+
+/// Returns the error for a call that was applied, with a revision that can no longer be known.
+pub(crate) fn revision_unknown(operation: &'static str) -> Error {
+    let source = Some("the write was applied, and its revision is no longer known".into());
+    Error::OutcomeUnknown { operation, source }
 }
 
 /// Returns whether a row that rejected a push shows that it belongs to a record: we have written it, or marked it as

@@ -18,7 +18,7 @@ use crate::{
     expressions::{Expression, Key},
     items::{self, Item},
     planned::{Planned, Pushing, planned},
-    push::shows_record,
+    push::{revision_unknown, shows_record},
     records::check_key,
     schema::*,
 };
@@ -200,8 +200,8 @@ impl Store {
                 .iter()
                 .any(|(_, Failed(item))| item.as_ref().is_some_and(|item| items::remembers(item, &call.request_id)));
             if remembered {
-                let outcomes = pending.iter().map(|pending| repeated(pending, &failed, call, attempts));
-                return Ok(Outcome::Applied(outcomes.collect()));
+                let outcomes = pending.iter().map(|pending| repeated(name, pending, &failed, call, attempts));
+                return Ok(Outcome::Applied(outcomes.collect::<Result<_>>()?));
             }
             // An item that is only read, for its lease too, remembers no key of this operation.
             let of_writes = |key: &Key| pending.iter().any(|pending| pending.planned.writes() && pending.key() == *key);
@@ -364,18 +364,38 @@ fn done<V>(pending: &Pending<'_, V>) -> Verdict<V> {
 }
 
 /// Returns the outcome of an operation of a transaction that an earlier attempt, or an earlier call with the same
-/// identity, has committed.
-fn repeated<V>(pending: &Pending<'_, V>, failed: &[(Key, Failed)], call: &Call, attempts: Attempts) -> Verdict<V> {
+/// identity, has committed; an error if the value that it wrote cannot be known.
+fn repeated<V>(
+    name: &'static str,
+    pending: &Pending<'_, V>,
+    failed: &[(Key, Failed)],
+    call: &Call,
+    attempts: Attempts,
+) -> Result<Verdict<V>> {
+    let planned = &pending.planned;
     // An operation that this call found to be current has written nothing that could be recognised.
-    if !pending.planned.writes() || matches!(pending.stage, Stage::Current(_)) {
-        return done(pending);
+    if !planned.writes() || matches!(pending.stage, Stage::Current(_)) {
+        return Ok(done(pending));
     }
+    let seen = if let Stage::Seen(item) = &pending.stage { Some(item) } else { None };
     let item = failed.iter().find(|(key, _)| *key == pending.key()).and_then(|(_, Failed(item))| item.as_ref());
-    let value = match item.filter(|item| items::written_last_by(item, &call.request_id)) {
-        Some(item) => pending.planned.left_by(item),
-        None => pending.planned.written(&pending.found),
-    };
-    Verdict::Updated { value, replayed: !attempts.uncertain }
+    if let Some(item) = item {
+        if let Some(value) = planned.recalled(name, item, call, attempts, seen)? {
+            return Ok(Verdict::Updated { value, replayed: !attempts.uncertain });
+        }
+        if planned.judge(item) == Judgement::Current {
+            return Ok(Verdict::Updated { value: planned.read(item), replayed: true });
+        }
+    }
+    // The item has forgotten the call, or had the value already when the transaction was committed. Both leave the pushed value,
+    // of an index with a revision that is not known.
+    match pending.concern {
+        ConcernKind::Index => Err(revision_unknown(name)),
+        _ => {
+            let replayed = seen.is_none() || !attempts.uncertain;
+            Ok(Verdict::Updated { value: planned.written(&pending.found), replayed })
+        }
+    }
 }
 
 fn judged<V>(pending: &mut Pending<'_, V>, item: &Item) -> Verdict<V> {

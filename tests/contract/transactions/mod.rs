@@ -1,5 +1,6 @@
 //! Transactions: all or nothing, what rejects each operation, and that nothing is applied twice or in part.
 
+mod repeated;
 mod transfers;
 
 use nameservice_tests::prelude::*;

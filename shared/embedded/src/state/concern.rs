@@ -39,12 +39,8 @@ pub(super) trait Concern {
         Self::read(record)
     }
 
-    /// Returns the value that the push left if others have written since; `None` if the expected value does not
-    /// determine it.
+    /// Returns the value that the push left if others have written since; `None` if the push does not determine it.
     fn was_written(push: &Push<Self::Payload, Self::New>) -> Option<ConcernValue<Self::Payload>>;
-
-    /// Returns the same as a transaction returns it: revisions are assumed to count from 0.
-    fn was_committed(push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
     /// Returns whether two records have the same value, as far as a push that creates a ledger is concerned.
     fn is_same(a: &Record, b: &Record) -> bool;

@@ -47,10 +47,6 @@ impl Concern for ConfigConcern {
         Some(was_written(push))
     }
 
-    fn was_committed(push: &ConfigPush) -> Config {
-        was_written(push)
-    }
-
     fn is_same(_a: &Record, _b: &Record) -> bool {
         false
     }

@@ -43,10 +43,6 @@ impl Concern for HeadConcern {
         Some(push.desired().value())
     }
 
-    fn was_committed(push: &HeadPush) -> Head {
-        push.desired().value()
-    }
-
     fn is_same(a: &Record, b: &Record) -> bool {
         item(a) == item(b)
     }

@@ -1,7 +1,7 @@
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use nameservice_model::{
-    ConcernKind, ConcernState, ConcernValue, Error, Expected, Index, IndexPush, IndexRoot, Judgement, MAX_ITEM_BYTES,
+    ConcernKind, ConcernState, ConcernValue, Error, Index, IndexPush, IndexRoot, Judgement, MAX_ITEM_BYTES,
     MAX_WATERMARK, NewGraphIndex, NewIndex, RecordKind, Result, index_item_bytes,
 };
 
@@ -47,26 +47,9 @@ impl Concern for IndexConcern {
     }
 
     fn was_written(push: &IndexPush) -> Option<Index> {
-        let new = push.desired();
-        let root = match push.expected() {
-            Expected::Value(ConcernValue { v, payload: Some(root), .. }) => next(*v, Some(&Root::from(root)), new),
-            // An overwrite of any index increments a revision that the push does not know.
-            _ if push.allows_equal() => return None,
-            _ => next(0, None, new),
-        };
+        let (new, before) = (push.desired(), push.assumed_previous()?);
+        let root = next(before.v, before.payload.as_ref().map(Root::from).as_ref(), new);
         Some(ConcernValue::new(new.t(), root.value()))
-    }
-
-    fn was_committed(push: &IndexPush) -> Index {
-        let new = push.desired();
-        let root = match push.expected() {
-            Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == new.t() => {
-                let before = Root { id: Box::from(root.id.as_str()), rev: 0, graphs: BTreeMap::new() };
-                next(*v, Some(&before), new)
-            }
-            _ => next(0, None, new),
-        };
-        ConcernValue::new(new.t(), root.value())
     }
 
     fn is_same(a: &Record, b: &Record) -> bool {

@@ -46,10 +46,6 @@ impl Concern for StatusConcern {
         Some(was_written(push))
     }
 
-    fn was_committed(push: &StatusPush) -> Status {
-        was_written(push)
-    }
-
     fn is_same(_a: &Record, _b: &Record) -> bool {
         false
     }

@@ -8,8 +8,8 @@ use nameservice_model::{
 };
 
 use super::{
-    Step, concern::Concern, config::ConfigConcern, head::HeadConcern, index::IndexConcern, record::Record,
-    status::StatusConcern,
+    Step, concern::Concern, config::ConfigConcern, head::HeadConcern, index::IndexConcern, outcome_unknown,
+    record::Record, status::StatusConcern,
 };
 
 /// An operation, whichever concern it is about.
@@ -21,7 +21,7 @@ trait Operable {
     fn read(&self, record: &Record) -> ConcernState;
     fn written(&self, record: &Record) -> ConcernState;
     fn left_on(&self, record: &Record) -> ConcernState;
-    fn was_committed(&self) -> ConcernState;
+    fn was_written(&self) -> Option<ConcernState>;
     fn store(&self, record: &mut Record) -> Result<()>;
 }
 
@@ -56,8 +56,8 @@ impl<C: Concern> Operable for Pushing<'_, C> {
         C::state(C::left_by(record, self.0))
     }
 
-    fn was_committed(&self) -> ConcernState {
-        C::state(C::was_committed(self.0))
+    fn was_written(&self) -> Option<ConcernState> {
+        C::was_written(self.0).map(C::state)
     }
 
     fn store(&self, record: &mut Record) -> Result<()> {
@@ -107,8 +107,8 @@ impl Operable for Checking<'_> {
         self.read(record)
     }
 
-    fn was_committed(&self) -> ConcernState {
-        self.0.clone()
+    fn was_written(&self) -> Option<ConcernState> {
+        None
     }
 
     fn store(&self, _record: &mut Record) -> Result<()> {
@@ -136,8 +136,9 @@ impl Step<'_> {
             record.calls(operation.action.concern()).cloned()
         };
         if writing().filter_map(|(operation, _)| calls_of(operation)).any(|calls| calls.remembers(self.call)) {
-            let outcomes = operables.iter().map(|(operation, operable)| self.repeated(operation, operable.as_ref()));
-            return Ok(Committed::Committed(outcomes.collect()));
+            let outcomes =
+                operables.iter().map(|(operation, operable)| self.repeated(name, operation, operable.as_ref()));
+            return Ok(Committed::Committed(outcomes.collect::<Result<_>>()?));
         }
         let reused =
             writing().filter_map(|(operation, _)| calls_of(operation)).any(|calls| calls.knows_key_of(self.call));
@@ -213,16 +214,29 @@ impl Step<'_> {
         })
     }
 
-    /// Returns the outcome of an operation of a transaction that this call has committed before.
-    fn repeated(&self, operation: &Operation, operable: &dyn Operable) -> OperationOutcome {
+    /// Returns the outcome of an operation of a transaction that this call has committed before; an error if the value that it
+    /// wrote cannot be known.
+    fn repeated(&self, name: &'static str, operation: &Operation, operable: &dyn Operable) -> Result<OperationOutcome> {
         if !operable.writes() {
-            return OperationOutcome::Passed;
+            return Ok(OperationOutcome::Passed);
         }
-        let concern = operation.action.concern();
-        let record = self
-            .get(&operation.address)
-            .filter(|record| record.calls(concern).is_some_and(|calls| calls.ends_with(self.call)));
-        let value = record.map_or_else(|| operable.was_committed(), |record| operable.left_on(&record));
-        OperationOutcome::Updated { value, replayed: true }
+        let (concern, record) = (operation.action.concern(), self.get(&operation.address));
+        let calls = record.as_ref().and_then(|record| record.calls(concern));
+        let is_remembered = calls.is_some_and(|calls| calls.remembers(self.call));
+        let is_last = calls.is_some_and(|calls| calls.ends_with(self.call));
+        let value = match record {
+            Some(record) if !is_remembered && operable.judge(&record) == Judgement::Current => {
+                Some(operable.read(&record))
+            }
+            // The concern has forgotten the call, or had the value already when the transaction was committed. Both leave the
+            // pushed value, of an index with a revision that is not known.
+            _ if !is_remembered && concern == ConcernKind::Index => None,
+            record => {
+                let last = record.filter(|_| is_last);
+                last.map(|record| operable.left_on(&record)).or_else(|| operable.was_written())
+            }
+        };
+        let value = value.ok_or_else(|| outcome_unknown(name))?;
+        Ok(OperationOutcome::Updated { value, replayed: true })
     }
 }

@@ -112,16 +112,19 @@ impl Concern for IndexConcern {
         }
     }
 
-    /// Makes a plan without the item assume a revision of 0 and no named graphs.
+    /// Makes a plan without the item assume the expected revision and no named graphs.
     fn constrain(expression: &mut Expression, push: &IndexPush) -> Item {
         expression.no_graphs();
         match push.expected() {
             Expected::Value(ConcernValue { v, payload: Some(root), .. }) if *v == push.desired().t() => {
-                expression.equals_or_absent(ATTR_REV, number(0));
-                Item::from([
-                    (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
-                    (ATTR_INDEX_T.to_owned(), number(*v)),
-                ])
+                if root.rev == 0 {
+                    expression.equals_or_absent(ATTR_REV, number(0));
+                } else {
+                    expression.equals(ATTR_REV, number(root.rev));
+                    expression.equals(ATTR_REV_ID, string(root.id.as_str()));
+                }
+                let root = IndexRoot { graphs: BTreeMap::new(), ..root.clone() };
+                item_of(&ConcernValue::new(*v, root))
             }
             _ => Item::new(),
         }
@@ -171,17 +174,7 @@ impl Concern for IndexConcern {
     }
 
     fn assumed_previous(push: &IndexPush) -> Option<Item> {
-        let Expected::Value(ConcernValue { v, payload: Some(root), .. }) = push.expected() else {
-            // An overwrite of any index increments a revision that the push does not know.
-            return (!push.allows_equal()).then(Item::new);
-        };
-        Some(Item::from([
-            (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
-            (ATTR_INDEX_T.to_owned(), number(*v)),
-            (ATTR_REV_ID.to_owned(), string(root.id.as_str())),
-            (ATTR_REV.to_owned(), number(root.rev)),
-            (ATTR_GRAPHS.to_owned(), graphs_attribute(&root.graphs)),
-        ]))
+        push.assumed_previous().as_ref().map(item_of)
     }
 
     fn preset(item: &mut Item, new: &NewIndex) {
@@ -199,13 +192,24 @@ impl Concern for IndexConcern {
     }
 
     fn requires_read(push: &IndexPush) -> bool {
-        let expected = match push.expected() {
-            Expected::Value(ConcernValue { payload: Some(root), .. }) => root.graphs.len(),
-            _ => 0,
+        let Expected::Value(expected) = push.expected() else {
+            return push.desired().graphs().len() > MAX_GRAPH_PATHS;
         };
-        let at_limit = || Self::assumed_previous(push).is_some_and(|item| Self::limit(&item, push).is_some());
-        push.desired().graphs().len() + expected > MAX_GRAPH_PATHS || at_limit()
+        let graphs = expected.payload.as_ref().map_or(0, |root| root.graphs.len());
+        push.desired().graphs().len() + graphs > MAX_GRAPH_PATHS || Self::limit(&item_of(expected), push).is_some()
     }
+}
+
+/// Returns the attributes of an index.
+fn item_of(index: &Index) -> Item {
+    let Some(root) = &index.payload else { return Item::new() };
+    Item::from([
+        (ATTR_INDEX_ID.to_owned(), string(root.id.as_str())),
+        (ATTR_INDEX_T.to_owned(), number(index.v)),
+        (ATTR_REV_ID.to_owned(), string(root.id.as_str())),
+        (ATTR_REV.to_owned(), number(root.rev)),
+        (ATTR_GRAPHS.to_owned(), graphs_attribute(&root.graphs)),
+    ])
 }
 
 pub(crate) fn graphs_attribute(graphs: &BTreeMap<String, Option<GraphIndex>>) -> AttributeValue {

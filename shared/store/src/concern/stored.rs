@@ -51,8 +51,7 @@ pub(crate) trait Concern: Send + Sync + 'static {
     /// written it: it replaces values and leaves the ids of our calls.
     fn left_by(item: &Item, push: &Push<Self::Payload, Self::New>) -> ConcernValue<Self::Payload>;
 
-    /// Returns what the expected value of a push says about the previous item, for [`Concern::written`]; `None` if
-    /// that is not enough.
+    /// Returns what a push states about the previous item, for [`Concern::written`]; `None` if that is not enough.
     fn assumed_previous(_push: &Push<Self::Payload, Self::New>) -> Option<Item> {
         Some(Item::new())
     }
