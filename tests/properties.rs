@@ -3,7 +3,7 @@
 use nameservice_tests::prelude::*;
 use proptest::{
     prelude::*,
-    test_runner::{Config as Cases, TestCaseError, TestRunner},
+    test_runner::{Config as Cases, RngSeed, TestCaseError, TestRunner},
 };
 use tokio::runtime::Runtime;
 
@@ -45,8 +45,13 @@ fn foreign_attributes() -> impl Strategy<Value = Row> {
 fn check<S: Strategy>(strategy: S, test: impl Fn(&Runtime, &Table, S::Value) -> Result<(), TestCaseError>) {
     let runtime = Runtime::new().unwrap();
     let table = runtime.block_on(Table::without_stream());
-    let cases = Cases { cases: 48, failure_persistence: None, ..Cases::default() };
-    TestRunner::new(cases).run(&strategy, |value| test(&runtime, &table, value)).unwrap();
+    let seed = match Cases::default().rng_seed {
+        RngSeed::Fixed(seed) => seed,
+        RngSeed::Random => 1,
+    };
+    let cases = Cases { cases: 48, failure_persistence: None, rng_seed: RngSeed::Fixed(seed), ..Cases::default() };
+    let checked = TestRunner::new(cases).run(&strategy, |value| test(&runtime, &table, value));
+    checked.unwrap_or_else(|error| panic!("PROPTEST_RNG_SEED={seed}: {error}"));
 }
 
 fn some_ledger(runtime: &Runtime, store: &Store) -> Address {

@@ -1,7 +1,8 @@
 //! The same random requests, valid and not, to a service over each backend: answers, records, lists and feeds are the same.
 //!
-//! `NAMESERVICE_ALIKE_SECONDS` is how long sequences are tried, `NAMESERVICE_TEST_SEED` the seed of the first. A failure prints
-//! the shortest sequence that still shows it, and its seed. `allowed.rs` has the differences that are right, each with its reason.
+//! `NAMESERVICE_ALIKE_ROUNDS` is how many sequences are tried, `NAMESERVICE_TEST_BASE` the seed of the first, and
+//! `NAMESERVICE_TEST_SEED` that of the only one. A failure prints the shortest sequence that still shows it, and its seed.
+//! `allowed.rs` has the differences that are right, each with its reason.
 
 mod allowed;
 mod compare;
@@ -12,10 +13,13 @@ mod requests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
-    time::{Duration, Instant},
 };
 
-use nameservice_tests::{backends::Place, prelude::*};
+use nameservice_tests::{
+    backends::Place,
+    prelude::*,
+    seeds::{SEED, number, seeds},
+};
 
 use self::{
     allowed::{Case, Then, allowed, not_compared},
@@ -25,9 +29,9 @@ use self::{
 };
 use crate::model::requests::addresses;
 
-const SEED: &str = "NAMESERVICE_TEST_SEED";
-const SECONDS: &str = "NAMESERVICE_ALIKE_SECONDS";
-const DEFAULT_SECONDS: u64 = 10;
+/// How many sequences are tried.
+const ROUNDS: &str = "NAMESERVICE_ALIKE_ROUNDS";
+const DEFAULT_ROUNDS: u64 = 12;
 /// How many steps a sequence has, and after how many of them everything is compared.
 const STEPS: usize = 48;
 const BATCH: usize = 12;
@@ -272,22 +276,14 @@ async fn shortest(places: &[Place], mut steps: Vec<Step>, mut failure: Failure) 
     (steps, failure)
 }
 
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable)
-        .ok()
-        .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} is no number: {value}")))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_backend_answers_the_same_requests_alike() {
-    let first = number(SEED).unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    let duration = Duration::from_secs(number(SECONDS).unwrap_or(DEFAULT_SECONDS));
-    println!("{SEED}={first}");
-    let begun = Instant::now();
     let (mut sequences, mut figures) = (0, BTreeMap::new());
     let (mut kinds, mut report) = (BTreeSet::new(), String::new());
-    while sequences == 0 || begun.elapsed() < duration && kinds.len() < FAILURES {
-        let seed = first + sequences;
+    for seed in seeds(number(ROUNDS).unwrap_or(DEFAULT_ROUNDS)) {
+        if kinds.len() == FAILURES {
+            break;
+        }
         sequences += 1;
         let Some((steps, failure)) = draw(seed, &mut figures).await else { continue };
         if !kinds.insert(failure.kind.clone()) {

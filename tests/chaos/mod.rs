@@ -24,10 +24,9 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use nameservice_tests::preload;
+use nameservice_tests::{preload, seeds::SEED};
 
 use self::{report::Total, round::Round};
-use crate::history::SEED;
 
 /// `tests/chaos/main.rs` sets these.
 const SECONDS: &str = "NAMESERVICE_CHAOS_SECONDS";

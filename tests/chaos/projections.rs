@@ -8,7 +8,7 @@ use nameservice_projector::{
     records::{RECORDS, RecordRow, Records, table_of},
 };
 use nameservice_tests::prelude::*;
-use nameservice_views::{View, endpoint_client};
+use nameservice_views::View;
 use tokio::task::JoinHandle;
 
 use super::ground::Ground;
@@ -38,7 +38,8 @@ impl Projections {
             let name = table_of(&table.name);
             let direct = View::new(table.client.clone(), &name, &RECORDS);
             direct.ensure_table().await.unwrap();
-            let view = View::new(endpoint_client(table.proxy.url()), &name, &RECORDS);
+            let view = View::new(nameservice_tests::engine::client(table.proxy.url()), &name, &RECORDS)
+                .with_retry_policy(nameservice_tests::engine::RETRIES);
             let projector = view_projector::projector(table.store.clone(), table.feed.clone(), view);
             of_table = Some((projector, TableRows::new(direct)));
         }

@@ -134,6 +134,7 @@ impl Round {
         let seen = following.end().await;
 
         // Judgement.
+        judged.all_are_decided();
         let records: Vec<String> = records.into_iter().collect();
         let changes = feed::judge(&service, &seen, &entries, &records, seed).await;
         for of_record in &pushes {

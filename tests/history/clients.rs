@@ -13,7 +13,7 @@ use http::{Method, Request, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::client::legacy::{Client as Http, connect::HttpConnector};
-use nameservice_tests::{cids::id_for, service::client};
+use nameservice_tests::{LONG, cids::id_for, service::client};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -22,9 +22,6 @@ use crate::history::{
     judge::{Entry, Recorder},
     spec::{Answered, Asked, Concern, Spot},
 };
-
-/// The deadline of a call.
-const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Weights of the operations that clients call.
 #[derive(Clone, Copy, Debug)]
@@ -381,6 +378,6 @@ impl Client {
             self.world.recorder.answered(begun.elapsed());
             Sent::Answered(Answered { status: parts.status.as_u16(), body })
         };
-        tokio::time::timeout(DEADLINE, exchange).await.unwrap_or(Sent::Lost)
+        tokio::time::timeout(LONG, exchange).await.unwrap_or(Sent::Lost)
     }
 }

@@ -18,9 +18,6 @@ use super::{
     spec::{Asked, Concern, Spot, spot_of, without_lease},
 };
 
-/// The deadline for the feed to catch up after the last write.
-const DEADLINE: Duration = Duration::from_secs(120);
-
 /// A 410 is an answer, too: it says where the feed begins.
 pub(super) async fn get(url: &str, path: &str) -> Option<Value> {
     let answer = client().request(Request::get(format!("{url}{path}")).body(Default::default()).unwrap()).await.ok()?;
@@ -205,7 +202,7 @@ pub(crate) async fn caught_up(url: &str, records: &[String]) {
                     break;
                 }
             }
-            assert!(begun.elapsed() < DEADLINE, "the feed does not catch up with {record}");
+            assert!(begun.elapsed() < LONG, "the feed does not catch up with {record}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

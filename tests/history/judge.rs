@@ -2,21 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
+    fmt::{self, Write as _},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
-        mpsc,
     },
     time::Duration,
 };
 
+use nameservice_tests::seeds::SEED;
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester};
 
 use crate::history::spec::{Answered, Asked, Records, Spot, Step};
 
-/// The deadline of the search for an order. If there is one, the search takes milliseconds.
-const DEADLINE: Duration = Duration::from_secs(20);
+/// How many steps the search for an order may try. If there is an order, it takes a few hundred.
+const STEPS: i64 = 1_000_000;
+
 /// How many writes an item remembers (docs/specification.md, Answers).
 const REMEMBERED: usize = 4;
 
@@ -80,6 +81,32 @@ pub(crate) struct Judged {
     /// Those of them that were never answered.
     pub(crate) open: usize,
     pub(crate) transactions: usize,
+    /// The seeds of the histories that a judge could not decide about.
+    pub(crate) undecided: Vec<u64>,
+}
+
+/// Why a judge does not accept a history.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Rejection {
+    /// No order explains its answers.
+    Impossible(String),
+    /// The search for an order has reached its limit: none was found, and none is excluded.
+    Undecided(String),
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Impossible(why) => write!(f, "{why}"),
+            Self::Undecided(why) => write!(f, "undecided: {why}"),
+        }
+    }
+}
+
+/// Returns whether a judge has found that no order explains a history. It must have decided.
+pub(super) fn is_rejected<T>(judged: &Result<T, Rejection>) -> bool {
+    assert!(!matches!(judged, Err(Rejection::Undecided(_))), "a judge is undecided");
+    judged.is_err()
 }
 
 impl Judged {
@@ -88,26 +115,40 @@ impl Judged {
         self.operations += other.operations;
         self.open += other.open;
         self.transactions += other.transactions;
+        self.undecided.extend(&other.undecided);
+    }
+
+    /// Panics if a judge could not decide about a history: that says nothing about the service, but it is not accepted either.
+    pub(crate) fn all_are_decided(&self) {
+        let seeds: Vec<_> = self.undecided.iter().map(|seed| format!("{SEED}={seed}")).collect();
+        assert!(seeds.is_empty(), "undecided, neither accepted nor rejected: {}", seeds.join(" "));
     }
 }
 
 /// Judges a history, in parts that have no concern in common. The error shows the first part that no order explains, up to
 /// the impossible answer.
-pub(crate) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, String> {
-    let mut judged = Judged::default();
+pub(crate) fn judge(entries: Vec<Entry>, leases_end: bool) -> Result<Judged, Rejection> {
+    judge_within(STEPS, entries, leases_end)
+}
+
+/// Judges a history by searches of at most this many steps.
+pub(super) fn judge_within(steps: i64, entries: Vec<Entry>, leases_end: bool) -> Result<Judged, Rejection> {
+    let (mut judged, mut undecided) = (Judged::default(), None);
     for part in parts(entries) {
         judged.histories += 1;
         judged.operations += part.len();
         judged.open += part.iter().filter(|entry| entry.returned.is_none()).count();
         judged.transactions += part.iter().filter(|entry| matches!(*entry.asked, Asked::Transaction(_))).count();
         let part = honest(part);
-        match linearizable(&part, leases_end) {
+        match linearizable(&part, leases_end, steps) {
             Some(true) => {}
-            Some(false) => return Err(explained(&part, leases_end)),
-            None => return Err(format!("no order found in {DEADLINE:?}, and none excluded:\n{}", shown(&part))),
+            Some(false) => return Err(Rejection::Impossible(explained(&part, leases_end, steps))),
+            None => {
+                undecided = Some(Rejection::Undecided(format!("no order found in {steps} steps:\n{}", shown(&part))));
+            }
         }
     }
-    Ok(judged)
+    undecided.map_or(Ok(judged), Err)
 }
 
 /// Calls that have a concern in common, directly or through others.
@@ -180,8 +221,9 @@ fn lacks_a_token(part: &[Entry], record: &str) -> bool {
     given.last().is_some_and(|last| *last > given.len() as i64)
 }
 
-/// Returns whether some order of the calls, each between its start and its end, explains all answers. `None`: undecided.
-fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
+/// Returns whether some order of the calls, each between its start and its end, explains all answers; `None` if it is not found in
+/// so many steps.
+fn linearizable(part: &[Entry], leases_end: bool, steps: i64) -> Option<bool> {
     #[derive(Clone, Copy)]
     enum Event {
         Invoke(usize),
@@ -202,7 +244,8 @@ fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
     }
     events.sort_by_key(|(at, _)| *at);
     let answered = part.iter().filter(|entry| entry.returned.is_some()).count();
-    let mut tester = LinearizabilityTester::new(Records::new(leases_end, answered));
+    let records = Records::new(leases_end, answered, steps);
+    let mut tester = LinearizabilityTester::new(records.clone());
     for (_, event) in events {
         match event {
             Event::Invoke(at) => tester.on_invoke(thread(at), Step { at, asked: part[at].asked.clone() }).map(drop),
@@ -213,14 +256,13 @@ fn linearizable(part: &[Entry], leases_end: bool) -> Option<bool> {
         }
         .unwrap();
     }
-    let (result, results) = mpsc::channel();
-    let search = move || result.send(tester.is_consistent());
-    std::thread::Builder::new().stack_size(64 << 20).spawn(search).unwrap();
-    results.recv_timeout(DEADLINE).ok()
+    let search = std::thread::Builder::new().stack_size(64 << 20).spawn(move || tester.is_consistent());
+    let is_found = search.unwrap().join().unwrap();
+    (is_found || !records.has_given_up()).then_some(is_found)
 }
 
 /// Returns the shortest prefix of a history that no order explains.
-fn explained(part: &[Entry], leases_end: bool) -> String {
+fn explained(part: &[Entry], leases_end: bool, steps: i64) -> String {
     let mut ends: Vec<u64> = part.iter().map(Entry::end).filter(|end| *end < u64::MAX).collect();
     ends.sort_unstable();
     let until = |end: u64| -> Vec<Entry> {
@@ -229,7 +271,7 @@ fn explained(part: &[Entry], leases_end: bool) -> String {
             .map(|entry| Entry { returned: entry.returned.clone().filter(|(at, _)| *at <= end), ..entry.clone() })
             .collect()
     };
-    let explained = ends.partition_point(|end| linearizable(&until(*end), leases_end) != Some(false));
+    let explained = ends.partition_point(|end| linearizable(&until(*end), leases_end, steps) != Some(false));
     if let Some(end) = ends.get(explained) {
         return format!("no order explains the last answer:\n{}", shown(&until(*end)));
     }

@@ -2,9 +2,9 @@
 //! search for an order that explains every answer (linearizability; of transactions, strict serializability), and Elle's check
 //! looks for cycles of dependencies between transactions.
 //!
-//! `cargo histories` prints figures; `NAMESERVICE_HISTORY_SECONDS` sets the duration of each test (1 second).
-//! `NAMESERVICE_TEST_SEED` repeats a seed that a failure has printed: the same operations and faults, as far as the scheduler
-//! allows.
+//! `cargo histories` prints figures; `NAMESERVICE_HISTORY_ROUNDS` sets how many histories each test runs, with the seeds from
+//! `NAMESERVICE_TEST_BASE` on. `NAMESERVICE_TEST_SEED` repeats a seed that a failure has printed: the same operations and faults,
+//! as far as the scheduler allows.
 
 mod appends;
 mod checkers;
@@ -29,23 +29,26 @@ use std::{
 
 use futures_util::future::join_all;
 use nameservice_http::Auth;
-use nameservice_tests::{in_process::InProcess, prelude::*, proxy::Tally};
+use nameservice_tests::{
+    in_process::InProcess,
+    prelude::*,
+    proxy::Tally,
+    seeds::{self, SEED, Seeds},
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use self::{
     clients::{Client, Mix, World},
-    judge::{Entry, Judged, judge},
+    judge::{Entry, Judged, Rejection, judge},
     process::Process,
 };
 
-/// How many seconds of histories each test runs.
-const SECONDS: &str = "NAMESERVICE_HISTORY_SECONDS";
-const DEFAULT_SECONDS: u64 = 1;
-pub(crate) const SEED: &str = "NAMESERVICE_TEST_SEED";
+/// How many histories each test runs.
+const ROUNDS: &str = "NAMESERVICE_HISTORY_ROUNDS";
+/// One of each mix.
+const DEFAULT_ROUNDS: u64 = 4;
 const CLIENTS: u32 = 4;
 const STEPS: usize = 14;
-/// The deadline for a record to be created, whatever is lost or killed meanwhile.
-const CREATED: Duration = Duration::from_secs(120);
 /// The share of requests that meet a fault.
 pub(crate) const RATE: f64 = 0.12;
 
@@ -66,26 +69,19 @@ impl Figures {
     }
 
     fn print(&self, name: &str) {
-        let Judged { histories, operations, open, transactions } = self.judged;
+        let Judged { histories, operations, open, transactions, .. } = self.judged;
         println!(
             "{name}: {histories} histories accepted by both judges, {operations} operations ({open} never answered, {transactions} transactions)"
         );
         let faults: Vec<_> = self.faults.iter().map(|(kind, times)| format!("{times} {kind}")).collect();
         println!("  faults: {}", if faults.is_empty() { "none".to_owned() } else { faults.join(", ") });
+        self.judged.all_are_decided();
     }
 }
 
-/// Returns seeds until the time is over: only the given one if one is set.
-fn seeds() -> impl Iterator<Item = u64> {
-    let named = std::env::var(SEED).ok().map(|seed| seed.parse::<u64>().expect("a seed is a number"));
-    let seconds = std::env::var(SECONDS).ok().map_or(DEFAULT_SECONDS, |seconds| seconds.parse().expect("seconds"));
-    let until = Instant::now() + Duration::from_secs(seconds);
-    let mut first = true;
-    std::iter::from_fn(move || {
-        let more = first || (named.is_none() && Instant::now() < until);
-        first = false;
-        more.then(|| named.unwrap_or_else(|| u64::from(rand::random::<u32>())))
-    })
+/// Returns the seeds of the histories of a test.
+fn seeds() -> Seeds {
+    seeds::seeds(seeds::number(ROUNDS).unwrap_or(DEFAULT_ROUNDS))
 }
 
 pub(crate) fn mix_of(seed: u64) -> Mix {
@@ -103,13 +99,17 @@ pub(crate) async fn run(world: impl Into<Arc<World>>, seed: u64, leases_end: boo
     (both_judge(entries.clone(), leases_end, seed).await, entries)
 }
 
-/// Judges a history twice. Both judges must accept it.
+/// Judges a history twice. Both judges must accept it; if one is undecided and none rejects it, its seed is noted.
 async fn both_judge(entries: Vec<Entry>, leases_end: bool, seed: u64) -> Judged {
-    let judged = tokio::task::spawn_blocking(move || {
-        second::judge(&entries, leases_end)?;
-        judge(entries, leases_end)
-    });
-    judged.await.unwrap().unwrap_or_else(|why| panic!("{SEED}={seed}\n{why}"))
+    let both = move || (second::judge(&entries, leases_end), judge(entries, leases_end));
+    match tokio::task::spawn_blocking(both).await.unwrap() {
+        (Ok(()), Ok(judged)) => judged,
+        (Err(Rejection::Impossible(why)), _) | (_, Err(Rejection::Impossible(why))) => panic!("{SEED}={seed}\n{why}"),
+        (Err(Rejection::Undecided(why)), _) | (_, Err(Rejection::Undecided(why))) => {
+            println!("undecided, {SEED}={seed}\n{why}");
+            Judged { undecided: vec![seed], ..Judged::default() }
+        }
+    }
 }
 
 /// Creates ledgers. A request that is lost is repeated.
@@ -129,7 +129,7 @@ pub(crate) async fn create(service: &str, names: &[String]) {
                 Ok(answer) => assert!(answer.status().is_server_error(), "{name}: {answer:?}"),
                 Err(_) => {}
             }
-            assert!(begun.elapsed() < CREATED, "{name} cannot be created at {service}");
+            assert!(begun.elapsed() < LONG, "{name} cannot be created at {service}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

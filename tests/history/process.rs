@@ -4,14 +4,13 @@ use std::{
     fs::{self, OpenOptions},
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
-    process::Stdio,
+    process::{self, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
+use nameservice_tests::LONG;
 use tokio::process::{Child, Command};
-
-/// The deadline for the process to listen.
-const DEADLINE: Duration = Duration::from_secs(20);
 
 /// How the process is started, each time.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +32,7 @@ impl Setup {
     }
 }
 
-/// A running service, on a port that it keeps across restarts.
+/// A running service, at an address that it keeps across restarts.
 pub(crate) struct Process {
     child: Child,
     listen: SocketAddr,
@@ -55,7 +54,7 @@ impl Process {
 
     /// Starts one with this setup.
     pub(crate) async fn start_as(setup: Setup) -> Self {
-        let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listen = own_address();
         let child = spawn(listen, &setup).await;
         Self { child, listen, setup, kills: 0 }
     }
@@ -84,6 +83,20 @@ impl Process {
     }
 }
 
+/// An address that stays free while its process is started or is down. Systems give ports from 32,768 on to whoever asks for any;
+/// on Linux each test process has loopback addresses of its own, too.
+fn own_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let [.., high, low] = process::id().to_be_bytes();
+    let host = if cfg!(target_os = "linux") { [127, 1 + high % 254, low, 1] } else { [127, 0, 0, 1] };
+    let free = |_| {
+        let n = process::id().wrapping_mul(101).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let address = SocketAddr::from((host, 10_000 + u16::try_from(n).unwrap()));
+        TcpListener::bind(address).is_ok().then_some(address)
+    };
+    (0..20_000).find_map(free).unwrap()
+}
+
 async fn spawn(listen: SocketAddr, setup: &Setup) -> Child {
     let Setup { place, options, variables, log } = setup;
     let log = match log {
@@ -104,7 +117,7 @@ async fn spawn(listen: SocketAddr, setup: &Setup) -> Child {
     let begun = Instant::now();
     while TcpStream::connect(listen).is_err() {
         assert!(child.try_wait().unwrap().is_none(), "the service did not start: {setup:?}");
-        assert!(begun.elapsed() < DEADLINE, "the service does not listen: {setup:?}");
+        assert!(begun.elapsed() < LONG, "the service does not listen: {setup:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     child

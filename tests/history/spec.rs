@@ -213,8 +213,10 @@ struct Way {
     hasher: RandomState,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
+    /// How many more steps may be tried; negative once the search has given up.
+    left: i64,
     /// States that another prefix has reached.
     reached: HashSet<u64>,
     /// States in which a call fits that changes nothing: taking it can only help, so no other is tried there.
@@ -255,16 +257,23 @@ pub(crate) fn without_lease(mut status: Value) -> Value {
 }
 
 impl Records {
-    /// Creates new records, for a history of this many answered calls. Leases end only if `leases_end` is set.
-    pub(crate) fn new(leases_end: bool, answered: usize) -> Self {
+    /// Creates new records, for a history of this many answered calls, in whose orders at most so many steps are tried. Leases end
+    /// only if `leases_end` is set.
+    pub(crate) fn new(leases_end: bool, answered: usize, steps: i64) -> Self {
+        let known = Known { left: steps, reached: HashSet::new(), settled: HashSet::new() };
         let way = Way {
             made: BTreeSet::new(),
             answered_left: answered,
             here: 0,
-            known: Arc::default(),
+            known: Arc::new(Mutex::new(known)),
             hasher: RandomState::new(),
         };
         Self { items: BTreeMap::new(), leases_end, way }
+    }
+
+    /// Returns whether more steps would have to be tried.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.way.known.lock().unwrap().left < 0
     }
 
     fn item(&self, spot: &Spot) -> Item {
@@ -605,8 +614,12 @@ impl SequentialSpec for Records {
     }
 
     fn is_valid_step(&mut self, step: &Step, answer: &Self::Ret) -> bool {
-        if self.way.known.lock().unwrap().settled.contains(&self.way.here) {
-            return false;
+        {
+            let mut known = self.way.known.lock().unwrap();
+            known.left -= 1;
+            if known.left < 0 || known.settled.contains(&self.way.here) {
+                return false;
+            }
         }
         let before = self.items.clone();
         if answer.came() {

@@ -4,16 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, Request};
 use http_body_util::Full;
-use nameservice_tests::prelude::*;
+use nameservice_tests::{
+    prelude::*,
+    seeds::{SEED, number, seeds},
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::{ledger, unharmed};
 
-/// A seed to repeat, as in the histories.
-const SEED: &str = "NAMESERVICE_TEST_SEED";
 /// How many bodies of each kind.
 const BODIES: &str = "NAMESERVICE_HOSTILE_BODIES";
-const DEFAULT_BODIES: usize = 60;
+const DEFAULT_BODIES: u64 = 60;
 
 static TRIED: AtomicU64 = AtomicU64::new(0);
 
@@ -194,8 +195,8 @@ async fn try_body(service: &Service, method: &Method, path: &str, body: Vec<u8>,
 async fn bodies_with_bytes_and_values_out_of_place_never_fail_the_service() {
     let service = Service::start().await;
     let before = ledger(&service).await;
-    let seed = std::env::var(SEED).map_or_else(|_| u64::from(rand::random::<u32>()), |seed| seed.parse().unwrap());
-    let bodies = std::env::var(BODIES).map_or(DEFAULT_BODIES, |bodies| bodies.parse().unwrap());
+    let seed = seeds(1).next().unwrap();
+    let bodies = number(BODIES).unwrap_or(DEFAULT_BODIES);
     let why = format!("{SEED}={seed}");
     let mut random = StdRng::seed_from_u64(seed);
     for (method, path, body) in requests() {

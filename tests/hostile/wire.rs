@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nameservice_tests::prelude::*;
+use nameservice_tests::{LONG, prelude::*};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -11,15 +11,23 @@ use tokio::{
 
 use super::{ledger, unharmed};
 
+/// How long a test waits for an answer that need not come.
+const SILENCE: Duration = Duration::from_millis(400);
+
 /// Sends raw bytes and reads an answer, or until the service sends nothing more for a while.
 async fn raw(service: &Service, bytes: &[u8]) -> String {
+    raw_within(SILENCE, service, bytes).await
+}
+
+/// Sends raw bytes and reads an answer that is whole within this time.
+async fn raw_within(at_most: Duration, service: &Service, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.url().trim_start_matches("http://")).await.unwrap();
     // The service may close the connection before everything was sent: that is an answer, too.
     let _ = stream.write_all(bytes).await;
     let mut answer = Vec::new();
     // A connection that is kept open has no end.
     let whole = async { while !is_whole(&answer) && stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {} };
-    let _ = timeout(Duration::from_millis(400), whole).await;
+    let _ = timeout(at_most, whole).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -125,7 +133,7 @@ async fn a_path_or_a_header_that_is_no_text_is_rejected() {
         (b"/v1/heads/mydb", b"authorization: Bearer \xff"),
         (b"/v1/heads/mydb", b"authorization: Bearer ey.ey.ey"),
     ] {
-        let answer = raw(&service, &request(line, header)).await;
+        let answer = raw_within(LONG, &service, &request(line, header)).await;
         assert!((400..500).contains(&status(&answer)), "{}: {answer}", String::from_utf8_lossy(line));
     }
     unharmed(&service, &before).await;
@@ -143,7 +151,12 @@ async fn slow_and_broken_connections_do_not_keep_others_waiting() {
         stream.write_all(begun[n % 2].as_bytes()).await.unwrap();
         slow.push(stream);
     }
-    timeout(Duration::from_secs(5), unharmed(&service, &before)).await.unwrap();
+    timeout(LONG, unharmed(&service, &before)).await.expect("others are answered meanwhile");
+    // They were open all the time: one that is completed only now is answered.
+    slow[0].write_all(b"ords/mydb HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut answer = [0; 12];
+    timeout(LONG, slow[0].read_exact(&mut answer)).await.expect("an answer").unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
     drop(slow);
     unharmed(&service, &before).await;
 }

@@ -21,7 +21,7 @@ use nameservice_model::*;
 use nameservice_sync::{BackendSource, LazyBackend, Replica, ReplicaBackend};
 use tempfile::TempDir;
 
-use crate::{layout, pump::pump, table::Table};
+use crate::{LONG, layout, pump::pump, table::Table};
 
 /// What a test's helper takes: a fixture, or a backend itself.
 pub trait AsRecords {
@@ -233,7 +233,7 @@ impl Fixture {
             // The changes of one write can arrive one by one, and the first may be all that its record shows.
             Behind::Replica(_, replica, client) => {
                 let position = client.position().await.unwrap();
-                assert!(replica.reached(position, Duration::from_secs(60)).await, "the replica follows its upstream");
+                assert!(replica.reached(position, LONG).await, "the replica follows its upstream");
             }
             Behind::Directory(..) | Behind::Memory | Behind::Service(_) => {}
         }
@@ -279,7 +279,7 @@ fn files_options() -> nameservice_files::Options {
     nameservice_files::Options::default()
         .with_interval(Duration::from_secs(3_600))
         // A machine that runs many tests may be slow.
-        .with_timeout(Duration::from_secs(60))
+        .with_timeout(LONG)
 }
 
 fn bucket() -> Bucket {
@@ -289,7 +289,7 @@ fn bucket() -> Bucket {
             let options = nameservice_files::BucketOptions::default()
                 .endpoint(Some(endpoint))
                 .region(Some("us-east-1".to_owned()))
-                .timeout(Duration::from_secs(60));
+                .timeout(LONG);
             Bucket::s3(BUCKET, &prefix, &options).unwrap()
         }
         Err(_) => Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), &prefix),

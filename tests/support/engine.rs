@@ -6,19 +6,36 @@ use std::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
+use aws_sdk_dynamodb::{Client, config::timeout::TimeoutConfig};
+use nameservice_store::{RetryPolicy, endpoint_client};
 use tokio::runtime::{Builder, Runtime};
+
+use crate::LONG;
 
 /// If this variable names endpoints (DynamoDB Local, say; several with commas between them), the tests run there
 /// instead of embedding an engine, each table on the next.
 pub const ENDPOINT: &str = "NAMESERVICE_TEST_ENDPOINT";
 
+/// The retry policy of what is no test of time: the engine is slow at times, since all tests share a machine.
+pub const RETRIES: RetryPolicy =
+    RetryPolicy { deadline: LONG, base: Duration::from_millis(25), cap: Duration::from_secs(1) };
+
+/// Returns a client of an engine at a URL, or of a proxy in front of one. It differs from that of the product in its timeouts only:
+/// no stall of the machine ends an attempt.
+pub fn client(url: &str) -> Client {
+    let timeouts = TimeoutConfig::builder().connect_timeout(LONG).operation_attempt_timeout(LONG).build();
+    Client::from_conf(endpoint_client(url).config().to_builder().timeout_config(timeouts).build())
+}
+
 /// The runtime of everything that serves the tests: it outlives each of theirs.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
-        Builder::new_multi_thread().worker_threads(2).thread_name("engine").enable_all().build().unwrap()
+        // More than the machine has: the embedded engine blocks them.
+        Builder::new_multi_thread().worker_threads(4).thread_name("engine").enable_all().build().unwrap()
     })
 }
 

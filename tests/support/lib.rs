@@ -14,12 +14,18 @@ pub mod preload;
 pub mod proxy;
 pub mod pump;
 pub mod rows;
+pub mod seeds;
 pub mod service;
 pub mod table;
 pub mod units;
 pub mod words;
 
+use std::time::Duration;
+
 pub use nameservice_test_macros::every_backend;
+
+/// The one deadline of what a test waits for.
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// What most tests need.
 pub mod prelude {
@@ -28,6 +34,7 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 
     pub use crate::{
+        LONG,
         backends::AsRecords,
         cids::{cid, index_cid},
         proxy::{Fault, Proxy},

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     future::Future,
     io,
     pin::Pin,
@@ -45,11 +46,13 @@ pub struct Fault {
     step: Step,
     times: usize,
     skipped: usize,
+    /// Whether it has happened, or need not happen.
+    is_met: bool,
     before: Option<Hook>,
     after: Option<Hook>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 enum Step {
     Forward,
     CutRequest,
@@ -63,7 +66,7 @@ enum Step {
 
 impl Fault {
     fn of(step: Step) -> Self {
-        Self { step, times: 1, skipped: 0, before: None, after: None }
+        Self { step, times: 1, skipped: 0, is_met: false, before: None, after: None }
     }
 
     /// No fault, for hooks alone.
@@ -133,6 +136,11 @@ impl Fault {
         Self { skipped, ..self }
     }
 
+    /// It may as well never happen: a test must meet each other fault that it arms and does not disarm.
+    pub fn perhaps(self) -> Self {
+        Self { is_met: true, ..self }
+    }
+
     /// Something happens before the engine is asked.
     pub fn before<F, R>(self, hook: F) -> Self
     where
@@ -162,6 +170,12 @@ fn kind_of(code: &str) -> String {
 struct Armed {
     operations: Vec<String>,
     fault: Fault,
+}
+
+impl fmt::Debug for Armed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {}, after {} more", self.fault.step, self.operations.join(" or "), self.fault.skipped)
+    }
 }
 
 /// An action of IAM on a table, or on one of its indexes.
@@ -358,6 +372,10 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
+        // A test that has failed already says why.
+        let Some(state) = self.inner.state.lock().ok().filter(|_| !std::thread::panicking()) else { return };
+        let never: Vec<&Armed> = state.armed.iter().filter(|armed| !armed.fault.is_met).collect();
+        assert!(never.is_empty(), "no request met these faults: {never:?}");
     }
 }
 
@@ -495,6 +513,7 @@ impl Inner {
                 armed.fault.skipped -= 1;
             } else if found.is_none() {
                 armed.fault.times -= 1;
+                armed.fault.is_met = true;
                 found = Some(armed.fault.clone());
             }
         }

@@ -70,7 +70,8 @@ fn streams(table: &Table) -> Client {
         .behavior_version(BehaviorVersion::latest())
         .endpoint_url(&table.endpoint)
         .region(Region::from_static("us-east-1"))
-        .credentials_provider(Credentials::new("local", "local", None, None, "pump"));
+        .credentials_provider(Credentials::new("local", "local", None, None, "pump"))
+        .timeout_config(table.client.config().timeout_config().cloned().expect("that of a test's client"));
     // The connections of the table's own client serve here too.
     Client::from_conf(match table.client.config().http_client() {
         Some(http) => config.http_client(http).build(),

@@ -4,14 +4,13 @@ use std::{collections::BTreeMap, ops::Deref};
 
 use aws_sdk_dynamodb::{
     Client,
-    config::timeout::TimeoutConfig,
     types::{
         AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
         ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
     },
 };
 use nameservice_feed::Feed;
-use nameservice_store::{Store, endpoint_client, schema};
+use nameservice_store::{Store, schema};
 use uuid::Uuid;
 
 use crate::{
@@ -70,21 +69,19 @@ impl Table {
     /// A store whose table does not exist yet.
     pub fn unmade() -> Self {
         let endpoint = engine::start();
-        let client = endpoint_client(&endpoint);
+        let client = engine::client(&endpoint);
         let name = format!("test-{}", Uuid::new_v4().simple());
-        let store = Store::new(client.clone(), &name);
-        let feed = Feed::new(client.clone(), Feed::table_of(&name));
-        // What a test itself reads and writes has no deadline: an engine that all tests share is slow at times.
-        let unlimited = client.config().to_builder().timeout_config(TimeoutConfig::disabled()).build();
-        Self { client: Client::from_conf(unlimited), endpoint, name, store, feed }
+        let store = Store::new(client.clone(), &name).with_retry_policy(engine::RETRIES);
+        let feed = Feed::new(client.clone(), Feed::table_of(&name)).with_retry_policy(engine::RETRIES);
+        Self { client, endpoint, name, store, feed }
     }
 
     /// This table with a proxy in front: its store's requests are counted, and can be made to fail.
     pub async fn proxied(self) -> Proxied {
         let proxy = Proxy::start(&self.endpoint).await;
-        let client = endpoint_client(proxy.url());
-        let store = Store::new(client.clone(), &self.name);
-        let feed = Feed::new(client, self.feed.table());
+        let client = engine::client(proxy.url());
+        let store = Store::new(client.clone(), &self.name).with_retry_policy(engine::RETRIES);
+        let feed = Feed::new(client, self.feed.table()).with_retry_policy(engine::RETRIES);
         Proxied { table: self, proxy, store, feed }
     }
 

@@ -46,7 +46,7 @@ use std::{
 
 use jiff::Timestamp;
 use nameservice_model::{Error, Result};
-use nameservice_views::{Outcome, Report, View};
+use nameservice_views::{Outcome, Report, RetryPolicy, View};
 use tokio::sync::watch;
 
 pub use append::{Appended, Entry, MAX_TRANSACTION};
@@ -104,6 +104,13 @@ impl Feed {
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Returns the same feed with another retry policy.
+    #[must_use]
+    pub fn with_retry_policy(mut self, policy: RetryPolicy) -> Self {
+        self.view = self.view.with_retry_policy(policy);
         self
     }
 

@@ -20,12 +20,14 @@ use serde_json::Value;
 
 use self::objects::Objects;
 use super::{
-    judge::Entry,
+    judge::{Entry, Rejection},
     spec::{Answered, Asked, Spot},
 };
 
-/// How long a search may take. Most take a few milliseconds.
-const DEADLINE: Duration = Duration::from_secs(120);
+/// How long a search may take: the library counts nothing else. Most take a few milliseconds.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// How long a search among some of the calls may take. It saves work where it finds an order, and decides nothing otherwise.
+const SHORTCUT: Duration = Duration::from_secs(60);
 /// How many writes an item remembers (docs/specification.md, Answers).
 const REMEMBERED: usize = 4;
 
@@ -39,13 +41,16 @@ struct Call {
 }
 
 /// Judges a history. The error shows how far an order can go.
-pub(super) fn judge(entries: &[Entry], leases_end: bool) -> Result<(), String> {
+pub(super) fn judge(entries: &[Entry], leases_end: bool) -> Result<(), Rejection> {
+    let mut undecided = None;
     for part in parts(entries) {
         let calls = calls(&part);
-        let judged = if leases_end { search::<true>(&calls) } else { search::<false>(&calls) };
-        judged.map_err(|why| format!("the second judge: {why}"))?;
+        match if leases_end { search::<true>(&calls) } else { search::<false>(&calls) } {
+            Err(Rejection::Undecided(why)) => undecided = Some(Rejection::Undecided(why)),
+            decided => decided?,
+        }
     }
-    Ok(())
+    undecided.map_or(Ok(()), Err)
 }
 
 /// Divides a history into parts that share no concern.
@@ -147,25 +152,30 @@ impl<const LEASES_END: bool> Model for Nameservice<LEASES_END> {
 ///
 /// The search tries calls in the order in which they began, so every call of unknown outcome doubles its work. Most such calls were
 /// never applied, or no answer shows them: it tries an order without them first, and then one with those whose values an answer shows.
-fn search<const LEASES_END: bool>(calls: &[Call]) -> Result<(), String> {
+fn search<const LEASES_END: bool>(calls: &[Call]) -> Result<(), Rejection> {
     let seen = values(calls);
     let answered = || calls.iter().filter(|call| call.answered.is_some());
     let shown_too = || calls.iter().filter(|call| call.answered.is_some() || is_shown(&call.asked, &seen));
     for some in [answered().collect::<Vec<_>>(), shown_too().collect()] {
-        if check_operations_timeout(&operations::<LEASES_END>(some), DEADLINE) == CheckResult::Ok {
+        if check_operations_timeout(&operations::<LEASES_END>(some), SHORTCUT) == CheckResult::Ok {
             return Ok(());
         }
     }
     let operations = operations::<LEASES_END>(calls);
     // If partial orders were asked for, a search that ran out of time would count as one that found no order.
-    let why = match check_operations_timeout(&operations, DEADLINE) {
-        CheckResult::Ok => return Ok(()),
-        CheckResult::Illegal => "no order explains the answers".to_owned(),
-        CheckResult::Unknown => format!("undecided after {} s", DEADLINE.as_secs()),
-    };
-    let (_, info) = check_operations_info_timeout(&operations, DEADLINE);
+    let result = check_operations_timeout(&operations, DEADLINE);
+    if result == CheckResult::Ok {
+        return Ok(());
+    }
+    let (_, info) = check_operations_info_timeout(&operations, SHORTCUT);
     let longest = info.partial_linearizations.into_iter().flatten().max_by_key(Vec::len).unwrap_or_default();
-    Err(format!("{why}:\n{}", shown::<LEASES_END>(calls, &longest)))
+    let shown = shown::<LEASES_END>(calls, &longest);
+    Err(match result {
+        CheckResult::Unknown => {
+            Rejection::Undecided(format!("the second judge found no order in {} s; {shown}", DEADLINE.as_secs()))
+        }
+        _ => Rejection::Impossible(format!("the second judge: no order explains the answers; {shown}")),
+    })
 }
 
 fn operations<'a, const LEASES_END: bool>(
