@@ -17,6 +17,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use aws_sdk_dynamodb::types::AttributeValue;

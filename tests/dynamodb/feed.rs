@@ -5,15 +5,18 @@ mod former;
 mod histories;
 mod traces;
 
-use std::{collections::HashMap, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap, future::poll_fn, ops::RangeInclusive, pin::pin, sync::Arc, task::Poll, time::Duration,
+};
 
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use jiff::Timestamp;
 use nameservice_feed::{Entry, FEED_ID, Feed, MAX_TRANSACTION};
 use nameservice_objects::object_store::{ObjectStore, memory::InMemory};
 use nameservice_store::Difference;
-use nameservice_tests::{prelude::*, rows::to_attribute};
+use nameservice_tests::{engine, prelude::*, rows::to_attribute};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::time::timeout;
 
 type Item = HashMap<String, AttributeValue>;
 
@@ -55,8 +58,21 @@ fn disturb(table: &Proxied, faults: usize, transactions: usize, random: &mut Std
             3 => Fault::answer(400, "ThrottlingException"),
             _ => Fault::delay(Duration::from_millis(20)),
         };
-        table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..transactions)));
+        table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..transactions)).perhaps());
     }
+}
+
+/// Lets a consumer die when it is about to be continued after this many polls.
+async fn for_polls<T>(mut polls: usize, consumer: impl Future<Output = T>) -> Option<T> {
+    let mut consumer = pin!(consumer);
+    poll_fn(|context| match polls.checked_sub(1) {
+        None => Poll::Ready(None),
+        Some(left) => {
+            polls = left;
+            consumer.as_mut().poll(context).map(Some)
+        }
+    })
+    .await
 }
 
 async fn append(feed: &Feed, entries: &[Entry]) -> Vec<u64> {
@@ -334,7 +350,7 @@ async fn whoever_waits_is_woken_by_this_process_and_by_another() {
         });
         let n = i64::try_from(after).unwrap() + 1;
         append(&writer, &entries(n..=n)).await;
-        assert_eq!(waiting.await.unwrap(), [after + 1]);
+        assert_eq!(timeout(LONG, waiting).await.unwrap().unwrap(), [after + 1]);
     }
 }
 
@@ -344,7 +360,7 @@ async fn a_wait_ends_without_changes_and_immediately_with_some() {
     table.feed.wait(0, Duration::from_millis(1)).await.unwrap();
     assert_eq!(read(&table.feed, 0, 10).await, NOTHING);
     append(&table.feed, &entries(1..=1)).await;
-    table.feed.wait(0, Duration::from_secs(3_600)).await.unwrap();
+    timeout(LONG, table.feed.wait(0, Duration::from_secs(3_600))).await.unwrap().unwrap();
 }
 
 #[tokio::test]

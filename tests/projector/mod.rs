@@ -6,8 +6,8 @@ use nameservice_projector::{
     Over, Progress, Projection as _, Projector, RowWrite, Rows as _, TableRows,
     records::{By, RECORDS, RecordPages as _, RecordQuery, RecordRow, Records, table_of},
 };
-use nameservice_tests::{prelude::*, proxy::Request, pump::pump};
-use nameservice_views::{Range, RetryPolicy, View, endpoint_client};
+use nameservice_tests::{engine, prelude::*, proxy::Request, pump::pump};
+use nameservice_views::{Range, RetryPolicy, View};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::time::Instant;
 
@@ -25,7 +25,7 @@ impl Ground {
     async fn new() -> Self {
         let table = Proxied::fresh().await;
         let name = table_of(&table.name);
-        let direct = View::new(table.client.clone(), &name, &RECORDS);
+        let direct = View::new(table.client.clone(), &name, &RECORDS).with_retry_policy(engine::RETRIES);
         assert!(direct.ensure_table().await.unwrap().created);
         // Requests give up early, so that the projector itself has to recover from failures.
         let short = RetryPolicy {
@@ -33,7 +33,7 @@ impl Ground {
             base: Duration::from_millis(5),
             cap: Duration::from_millis(20),
         };
-        let view = View::new(endpoint_client(table.proxy.url()), &name, &RECORDS).with_retry_policy(short);
+        let view = View::new(engine::client(table.proxy.url()), &name, &RECORDS).with_retry_policy(short);
         let projector = view_projector::projector(table.store.clone(), table.feed.clone(), view.clone());
         Self { table, rows: TableRows::new(view), direct: TableRows::new(direct), projector }
     }
@@ -181,7 +181,7 @@ async fn an_invocation_reads_each_record_once_and_writes_each_row_once() {
     }
     pump(&ground.table).await;
     ground.table.proxy.take_requests();
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + LONG;
     let progress = view_projector::project(&ground.projector, until).await.unwrap();
     assert_eq!((progress.rows, progress.is_complete, progress.rebuilt), (3, true, false));
     let requests = ground.table.proxy.take_requests();
@@ -204,7 +204,7 @@ async fn an_invocation_that_has_no_time_left_is_repeated() {
     pump(&ground.table).await;
     assert!(view_projector::project(&ground.projector, Instant::now()).await.is_err(), "the queue rings again");
     assert_eq!(ground.stored().await[&at("a")].commit_t, 0);
-    view_projector::project(&ground.projector, Instant::now() + Duration::from_secs(60)).await.unwrap();
+    view_projector::project(&ground.projector, Instant::now() + LONG).await.unwrap();
     assert_eq!(ground.stored().await[&at("a")].commit_t, 1);
 }
 

@@ -115,7 +115,7 @@ fn break_some(proxy: &Proxy, random: &mut StdRng) {
             _ if operation == "TransactWriteItems" => Fault::cancelled(&["TransactionConflict", "None", "None"]),
             _ => Fault::delay(Duration::from_millis(30)),
         };
-        proxy.on(operation, fault.times(random.random_range(1..4)).skipping(random.random_range(0..25)));
+        proxy.on(operation, fault.times(random.random_range(1..4)).skipping(random.random_range(0..25)).perhaps());
     }
 }
 

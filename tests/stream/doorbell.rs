@@ -20,9 +20,9 @@ use http::{HeaderMap, StatusCode};
 use nameservice_signer::Signer;
 use nameservice_tests::prelude::*;
 use stream_consumer::{Consumer, Doorbell, HintError};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
-use super::{records, whole};
+use super::{records, stop_the_clock, whole};
 
 /// A change of the head of a record.
 pub(super) fn change(position: u64, address: &str, payload: Value) -> Change {
@@ -88,6 +88,7 @@ async fn publish(State(events): State<Events>, headers: HeaderMap, body: String)
 
 #[tokio::test]
 async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
+    stop_the_clock();
     let (events, url) = Events::start().await;
     let credentials = Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
     let signer = Signer::new(SharedCredentialsProvider::new(credentials), "eu-central-1", "appsync");
@@ -118,6 +119,7 @@ async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
 
 #[tokio::test]
 async fn a_change_that_is_long_is_left_to_the_reader() {
+    stop_the_clock();
     let (events, url) = Events::start().await;
     let doorbell = Doorbell::new(&url, "names", None).unwrap();
     let changes = [change(1, "short", json!("x".repeat(3_000))), change(2, "long", json!("x".repeat(5_000)))];
@@ -129,6 +131,7 @@ async fn a_change_that_is_long_is_left_to_the_reader() {
 
 #[tokio::test]
 async fn what_is_not_taken_is_counted() {
+    stop_the_clock();
     let (events, url) = Events::start().await;
     events.answer("/names/denied/main", 401, json!({ "errors": [{ "errorType": "UnauthorizedException" }] }));
     events.answer("/names/failed/main", 200, json!({ "failed": [{ "index": 0, "code": 400 }], "successful": [] }));
@@ -140,8 +143,10 @@ async fn what_is_not_taken_is_counted() {
     assert!(matches!(rung.error, Some(HintError::Answered { status: 401 | 200, .. })), "{:?}", rung.error);
     assert_eq!(events.rings().len(), 1);
     // Nobody listens there.
-    let nowhere = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let doorbell = Doorbell::new(&format!("http://{nowhere}/event"), "names", None).unwrap();
+    let nowhere = TcpSocket::new_v4().unwrap();
+    nowhere.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let url = format!("http://{}/event", nowhere.local_addr().unwrap());
+    let doorbell = Doorbell::new(&url, "names", None).unwrap();
     let rung = doorbell.ring(&changes).await;
     assert_eq!(rung.lost, 4);
     assert!(matches!(rung.error, Some(HintError::NoAnswer(_))), "{:?}", rung.error);
@@ -201,6 +206,7 @@ async fn the_feed_continues_without_its_doorbell() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone())
         .with_doorbell(Doorbell::new(&url, "names", None).unwrap());
     let batch = json!({ "Records": records(&table).await });
+    stop_the_clock();
     let answer = consumer.handle(batch).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 

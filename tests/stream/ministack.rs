@@ -1,6 +1,10 @@
 //! The consumer in front of a whole SNS and SQS: runs where `NAMESERVICE_TEST_MINISTACK` names a ministack.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use aws_sdk_sns::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_sqs::{config::SharedCredentialsProvider, types::QueueAttributeName};
@@ -16,7 +20,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _},
 };
 
-use super::{records, whole};
+use super::{records, stop_the_clock, whole};
 
 const MINISTACK: &str = "NAMESERVICE_TEST_MINISTACK";
 
@@ -49,10 +53,10 @@ fn sqs(url: &str) -> aws_sdk_sqs::Client {
     aws_sdk_sqs::Client::from_conf(config.build())
 }
 
-/// Everything in a queue, until it has been empty for a while.
-async fn drain(sqs: &aws_sdk_sqs::Client, queue: &str) -> Vec<Value> {
-    let (mut bodies, mut empty) = (Vec::new(), 0);
-    while empty < 4 {
+/// Everything in a queue, until it has had this many messages and has then been empty for a while.
+async fn drain(sqs: &aws_sdk_sqs::Client, queue: &str, count: usize) -> Vec<Value> {
+    let (mut bodies, mut empty, until) = (Vec::new(), 0, Instant::now() + LONG);
+    while empty < 4 || bodies.len() < count && Instant::now() < until {
         let received = sqs.receive_message().queue_url(queue).max_number_of_messages(10).send().await.unwrap();
         let messages = received.messages.unwrap_or_default();
         if messages.is_empty() {
@@ -140,7 +144,7 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
                 serde_json::to_value(stream_consumer::cloud_event(&source, change).unwrap()).unwrap()
             })
             .collect();
-        let mut received = drain(&sqs, queue).await;
+        let mut received = drain(&sqs, queue, expected.len()).await;
         received.sort_by_key(Value::to_string);
         expected.sort_by_key(Value::to_string);
         assert!(!expected.is_empty());
@@ -169,7 +173,7 @@ async fn what_cannot_be_read_is_a_message_of_the_dead_letter_queue() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(letters);
     let answer = consumer.handle(json!({ "Records": batch })).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
-    let received = drain(&sqs, &queue).await;
+    let received = drain(&sqs, &queue, 3).await;
     assert_eq!(received.len(), 3);
     let of = |id: &Value| received.iter().find(|letter| letter["record"]["eventID"] == *id).unwrap();
     assert_eq!(of(&bad["eventID"])["record"], bad, "whole");
@@ -269,6 +273,7 @@ async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
     let (mine, others) = (at("tenant/a.b:main"), at("tenant/a-b:main"));
     let mut subscriber = Subscriber::to(address, &subscribe, &channel("names", &mine)).await;
     let mut position = 0;
+    stop_the_clock();
     for t in 1..=3 {
         for address in [&others, &mine] {
             let call = Call::fresh();

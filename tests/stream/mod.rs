@@ -37,6 +37,17 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     first..first + number("NAMESERVICE_TEST_RUNS").unwrap_or(runs)
 }
 
+/// Stops the clock of the test's runtime: no time limit passes, however busy the machine is. What sleeps does not wake up.
+fn stop_the_clock() {
+    tokio::time::pause();
+    // A runtime that has nothing to do would advance the clock to the next time limit.
+    drop(tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    }));
+}
+
 /// What the table's stream holds, as Lambda delivers it.
 async fn records(table: &Table) -> Vec<Value> {
     pump::deliveries(table).await.iter().map(event_record).collect()

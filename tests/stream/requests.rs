@@ -1,6 +1,8 @@
 //! What the consumer costs, counted at the wire.
 
-use nameservice_tests::{cids::id_of, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units};
+use nameservice_tests::{
+    cids::id_of, engine, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units,
+};
 use stream_consumer::Consumer;
 
 use super::whole;
@@ -50,7 +52,7 @@ async fn a_new_process_reads_the_counter_once() {
     let (table, _) = warm(&["a:main"]).await;
     let seen = pump::deliveries(&table).await.len();
     table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
-    let feed = nameservice_feed::Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+    let feed = nameservice_feed::Feed::new(engine::client(table.proxy.url()), table.feed.table());
     handle(&Consumer::new(table.store.clone(), feed), &after(&table, seen).await).await;
     assert_eq!(table.proxy.take_operations(), ["GetItem", "TransactWriteItems"]);
 }
@@ -58,7 +60,7 @@ async fn a_new_process_reads_the_counter_once() {
 #[tokio::test]
 async fn consumers_of_several_shards_read_the_counter_first_and_one_alone_does_not() {
     let (table, first) = warm(&["a:main", "b:main"]).await;
-    let feed = nameservice_feed::Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+    let feed = nameservice_feed::Feed::new(engine::client(table.proxy.url()), table.feed.table());
     let second = Consumer::new(table.store.clone(), feed);
     let before = whole(&table.feed).await.len();
     table.proxy.take_requests();

@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 
 use super::{
     doorbell::{Never, change},
-    records, whole,
+    records, stop_the_clock, whole,
 };
 
 /// The schema of AppSync: the types of the members of each object, and the values of each enum.
@@ -157,6 +157,7 @@ fn positions(changes: &[Value]) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_change_is_published_whole_and_signed() {
+    stop_the_clock();
     let (server, url) = Server::start().await;
     let credentials = Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
     let signer = Signer::new(SharedCredentialsProvider::new(credentials), "eu-central-1", "appsync");
@@ -202,6 +203,7 @@ async fn a_change_is_published_whole_and_signed() {
 
 #[tokio::test]
 async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions() {
+    stop_the_clock();
     let (server, url) = Server::start().await;
     let subscriptions = Subscriptions::new(&url, None).unwrap();
     // Changes that were appended before come with their former positions, and a change that was delivered twice comes twice.
@@ -228,6 +230,7 @@ async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions()
 
 #[tokio::test]
 async fn what_appsync_does_not_take_is_counted() {
+    stop_the_clock();
     let (server, url) = Server::start().await;
     let denied = json!({ "errors": [{ "errorType": "UnauthorizedException", "message": "Permission denied" }] });
     let rejected = json!({ "data": { "publishChange": null }, "errors": [{ "path": ["publishChange"], "errorType": "Unauthorized" }] });
@@ -283,6 +286,7 @@ async fn the_feed_continues_without_its_subscribers() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone())
         .with_subscriptions(Subscriptions::new(&url, None).unwrap());
     let batch = json!({ "Records": records(&table).await });
+    stop_the_clock();
     let answer = consumer.handle(batch).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 

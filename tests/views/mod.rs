@@ -10,18 +10,18 @@ mod writes;
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use futures_util::future::join_all;
 use nameservice_tests::{
-    engine,
+    LONG, engine,
     proxy::{Fault, Proxy},
 };
 use nameservice_views::{
     Description, Error, Index, Item, Key, Lack, Projection, Range, Rejected, RetryPolicy, RowKey, SaveMode, Source,
-    View, Write, endpoint_client, from_item, to_item,
+    View, Write, from_item, to_item,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::json;
@@ -132,12 +132,13 @@ struct Ground {
 impl Ground {
     async fn of(description: &'static Description) -> Self {
         let endpoint = engine::start();
-        let client = endpoint_client(&endpoint);
+        let client = engine::client(&endpoint);
         let name = format!("views-{}", Uuid::new_v4().simple());
-        let direct = View::new(client.clone(), &name, description);
+        let view_of = |client| View::new(client, &name, description).with_retry_policy(engine::RETRIES);
+        let direct = view_of(client.clone());
         assert!(direct.ensure_table().await.unwrap().created);
         let proxy = Proxy::start(&endpoint).await;
-        let view = View::new(endpoint_client(proxy.url()), &name, description);
+        let view = view_of(engine::client(proxy.url()));
         Self { endpoint, client, view, direct, proxy }
     }
 
@@ -169,7 +170,8 @@ async fn indexed<T: DeserializeOwned>(
     range: &Range,
     count: usize,
 ) -> Vec<T> {
-    for _ in 0..100 {
+    let until = Instant::now() + LONG;
+    while Instant::now() < until {
         let page = view.query_index::<T>(index, value.clone(), range).await.unwrap();
         if page.rows.len() == count {
             return page.rows;

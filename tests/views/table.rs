@@ -16,7 +16,7 @@ async fn a_table_made_from_its_description_lacks_nothing() {
 #[tokio::test]
 async fn a_table_that_is_missing_is_no_table_to_check() {
     let ground = Ground::of(&COUNTERS).await;
-    let missing = View::new(endpoint_client(&ground.endpoint), "no-such-table", &COUNTERS);
+    let missing = View::new(engine::client(&ground.endpoint), "no-such-table", &COUNTERS);
     assert!(matches!(missing.check_table().await, Err(Error::TableNotReady { .. })));
     assert!(matches!(missing.load::<Order>("ada").await, Err(Error::NotLoaded { .. })));
 }

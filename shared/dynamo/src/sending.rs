@@ -491,3 +491,29 @@ fn is_rejected(error: &ConnectorError) -> bool {
 fn invalid(message: &str) -> Option<Error> {
     message.contains("Item size").then_some(Error::TooLarge)
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_dynamodb::operation::get_item::{GetItemError, GetItemOutput};
+
+    use super::*;
+    use crate::endpoint_client;
+
+    /// Every attempt takes as long as a client waits for it.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_without_an_answer_ends_one_attempt_after_its_deadline_at_the_latest() {
+        let client = endpoint_client("http://127.0.0.1:1");
+        let of_attempt = client.config().timeout_config().and_then(|timeouts| timeouts.operation_attempt_timeout());
+        assert_eq!(of_attempt, Some(ATTEMPT_TIMEOUT));
+        let policy = RetryPolicy::default();
+        let lost = || async {
+            sleep(ATTEMPT_TIMEOUT).await;
+            Err::<GetItemOutput, SdkError<GetItemError>>(SdkError::timeout_error("no answer"))
+        };
+        let begun = Instant::now();
+        let ended = Sender::new(client, "t", policy).read("read", lost).await;
+        assert!(matches!(ended, Err(Error::Unavailable { .. })), "{ended:?}");
+        let took = begun.elapsed();
+        assert!(took > policy.deadline - policy.cap && took <= policy.deadline + ATTEMPT_TIMEOUT, "{took:?}");
+    }
+}

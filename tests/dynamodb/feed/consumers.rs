@@ -37,10 +37,10 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
     while done.load(Ordering::Acquire) < stream.len() {
         let from = random.random_range(0..=done.load(Ordering::Acquire));
         let to = (from + random.random_range(1..=120)).min(stream.len());
-        let dies = Duration::from_millis(random.random_range(1..40));
+        let polls = random.random_range(1..40);
         let batch = &stream[from..to];
         let appended = match random.random_bool(0.3) {
-            true => tokio::time::timeout(dies, feed.append(batch)).await.ok(),
+            true => for_polls(polls, feed.append(batch)).await,
             false => Some(feed.append(batch).await),
         };
         // A batch that was not appended completely is delivered again, before anything that follows it.
@@ -65,7 +65,7 @@ async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_th
         disturb(&table, 30, 40, &mut random);
         let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
         let consumers = [0, 1].map(|n| {
-            let feed = Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+            let feed = Feed::new(engine::client(table.proxy.url()), table.feed.table());
             tokio::spawn(consume(feed, stream.clone(), done.clone(), StdRng::seed_from_u64(10 * seed + n)))
         });
         for consumer in consumers {

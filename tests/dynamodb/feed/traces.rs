@@ -102,9 +102,9 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
         let to = (from + random.random_range(1..=BATCH)).min(stream.len());
         log.push(Event::Delivered { first: from + 1, last: to });
         let batch = &stream[from..to];
-        let dies = Duration::from_millis(random.random_range(1..15));
+        let polls = random.random_range(1..15);
         let appended = match random.random_bool(0.3) {
-            true => tokio::time::timeout(dies, feed.append(batch)).await.ok(),
+            true => for_polls(polls, feed.append(batch)).await,
             false => Some(feed.append(batch).await),
         };
         match appended {
@@ -126,7 +126,7 @@ async fn trace(seed: u64) -> Consumption {
     let stream = (1..=RECORDS as i64).map(|n| entry_of(addresses[n as usize % 2], n)).collect();
     let (stream, done) = (Arc::new(stream), Arc::new(AtomicUsize::new(0)));
     let consumers = [0, 1].map(|n| {
-        let feed = Feed::new(nameservice_store::endpoint_client(table.proxy.url()), table.feed.table());
+        let feed = Feed::new(engine::client(table.proxy.url()), table.feed.table());
         tokio::spawn(consume(feed, Arc::clone(&stream), done.clone(), StdRng::seed_from_u64(10 * seed + n)))
     });
     let [one, two] = consumers;

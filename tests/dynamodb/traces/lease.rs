@@ -9,7 +9,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use nameservice_tests::prelude::*;
+use nameservice_tests::{engine, prelude::*};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::{Log, Trace, sequence, write_all};
@@ -157,7 +157,8 @@ fn answer<T>(called: Result<T>, of: impl FnOnce(T) -> Answer) -> Answer {
 async fn process(by: usize, table: Arc<Proxied>, next_t: Arc<AtomicU64>, log: Arc<Log<Event>>, mut random: StdRng) {
     let clock = Arc::new(AtomicU64::new(0));
     let reading = Arc::clone(&clock);
-    let store = Store::new(nameservice_store::endpoint_client(table.proxy.url()), table.store.table())
+    let store = Store::new(engine::client(table.proxy.url()), table.store.table())
+        .with_retry_policy(engine::RETRIES)
         .with_clock(move || UNIX_EPOCH + Duration::from_secs(BEGINNING + reading.load(SeqCst)));
     let (holder, db) = (HOLDERS[by - 1], at(DB));
     let mut token = 0;
