@@ -29,8 +29,6 @@ pub use crate::nudge::Nudge;
 
 /// How long to wait before a table without a stream is checked again.
 const NO_STREAM_PAUSE: Duration = Duration::from_secs(30);
-/// How long the rest of the stream may take once the consumer is stopping.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where stream records come from.
 #[derive(Clone, Debug)]
@@ -48,6 +46,7 @@ pub struct Source {
 pub struct Running {
     nudge: Nudge,
     stop: watch::Sender<bool>,
+    drain: Duration,
     task: JoinHandle<()>,
 }
 
@@ -57,12 +56,12 @@ impl Running {
         self.nudge.clone()
     }
 
-    /// Reads what is in the stream now, for at most five seconds, saves the checkpoints, and stops.
+    /// Reads what is in the stream now, for as long as the pace allows, saves the checkpoints, and stops.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        let mut task = self.task;
-        if timeout(DRAIN_TIMEOUT, &mut task).await.is_err() {
-            tracing::warn!("the stream was not read to its end in {DRAIN_TIMEOUT:?}: the next start continues there");
+        let (mut task, drain) = (self.task, self.drain);
+        if timeout(drain, &mut task).await.is_err() {
+            tracing::warn!("the stream was not read to its end in {drain:?}: the next start continues there");
             task.abort();
             // The task has ended when this returns.
             let _ = task.await;
@@ -76,7 +75,7 @@ pub fn start(source: Source, store: Store, feed: Feed, pace: Pace) -> Running {
     let (stop, stopping) = watch::channel(false);
     let consumer = Consumer::new(store, feed.clone());
     let reader = Reader { source, consumer, feed, pace, nudge: nudge.clone(), stopping };
-    Running { nudge, stop, task: tokio::spawn(reader.run()) }
+    Running { nudge, stop, drain: pace.drain, task: tokio::spawn(reader.run()) }
 }
 
 /// Returns the message for a table without a stream.

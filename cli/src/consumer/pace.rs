@@ -19,14 +19,21 @@ pub struct Pace {
     pub nudged: bool,
     /// Whether the engine also serves the writers.
     pub shared: bool,
+    /// How long the rest of the stream may take once the consumer is stopping.
+    pub drain: Duration,
 }
 
 impl Pace {
     /// For an engine on this machine or near it.
-    pub const NEAR: Self = Self { poll: Duration::from_millis(250), max_idle: MAX_IDLE, nudged: true, shared: true };
+    pub const NEAR: Self = Self {
+        poll: Duration::from_millis(250),
+        max_idle: MAX_IDLE,
+        nudged: true,
+        shared: true,
+        drain: Duration::from_secs(5),
+    };
     /// For AWS, where each read counts against a limit of five a second.
-    pub const AWS: Self =
-        Self { poll: Duration::from_millis(250), max_idle: Duration::from_secs(1), nudged: false, shared: false };
+    pub const AWS: Self = Self { max_idle: Duration::from_secs(1), nudged: false, shared: false, ..Self::NEAR };
 }
 
 /// The pause after a round that found little is this many times as long as the round, within these bounds: on an engine

@@ -1,9 +1,6 @@
 //! `archive`, and what reads an archive: changes of a month ago, which the feed no longer holds.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use nameservice_embedded::{Embedded, Options};
 use nameservice_model::{Address, Call, ContentId, HeadPush, NewHead, Publisher as _, RefPublisher as _};
@@ -19,9 +16,7 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        // Only lower-case letters, since `run` replaces `ID` by a content id.
-        let name = format!("nameservice-{}", uuid::Uuid::new_v4());
-        let directory = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let path = |name| directory.path().join(name).to_str().unwrap().to_owned();
         let (data, archive) = (path("data"), format!("file://{}", path("archive")));
         Self { _directory: directory, data, archive }

@@ -4,16 +4,17 @@
 //! the others run meanwhile.
 
 use super::{
+    free_address,
     replica::{ask, eventually, head_t, header, is_ready, push, spawn_replica},
-    run, spawn_serve, spawn_serve_with,
+    run, spawn_serve_with,
 };
 
 #[test]
 fn a_replica_continues_without_its_upstream_and_reconnects_to_it() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("upstream");
-    let mut upstream = spawn_serve(&data);
-    let listen = upstream.url.strip_prefix("http://").unwrap().to_owned();
+    let listen = free_address();
+    let mut upstream = spawn_serve_with(&data, &["--listen", &listen]);
     run(&["--url", &upstream.url], "create mydb");
     let replica_data = parent.path().join("replica");
     let mut replica = spawn_replica(&replica_data, &upstream.url);

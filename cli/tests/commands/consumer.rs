@@ -1,6 +1,6 @@
 //! The consumer of the table's stream.
 
-use std::{collections::BTreeSet, ops::Deref, time::Duration};
+use std::{collections::BTreeSet, ops::Deref, sync::Arc, time::Duration};
 
 use nameservice_cli::{
     consumer::{self, Pace, Running},
@@ -8,12 +8,21 @@ use nameservice_cli::{
     table::Table,
     target::Opened,
 };
-use nameservice_feed::Checkpoint;
+use nameservice_feed::{Checkpoint, Feed};
 use nameservice_model::{
     Address, Call, Change, ChangeFeed as _, ContentId, HeadPush, Limit, NewHead, Publisher as _, RefPublisher as _, Run,
 };
+use nameservice_store::{RetryPolicy, Store};
 
-use super::{ID, OTHER, endpoint, engine::Engine, feed::Watch, run, start_in_process};
+use super::{
+    ID, LONG, OTHER, endpoint,
+    engine::{Engine, timeouts},
+    feed::Watch,
+    run, start_in_process,
+};
+
+/// Near, with enough time to read the stream to its end.
+const PACE: Pace = Pace { drain: LONG, ..Pace::NEAR };
 
 /// A table, and the engine that it is in.
 struct Made {
@@ -31,10 +40,17 @@ impl Deref for Made {
 
 async fn unmade() -> Made {
     let engine = Engine::start();
-    match Opened::open(endpoint(engine.url()), Missing::Create, None).await.unwrap() {
-        Opened::Table(table) => Made { table, _engine: engine },
+    let mut table = match Opened::open(endpoint(engine.url()), Missing::Create, None).await.unwrap() {
+        Opened::Table(table) => table,
         other => panic!("an endpoint is a table: {other:?}"),
-    }
+    };
+    let policy = RetryPolicy { deadline: LONG, ..RetryPolicy::default() };
+    table.store = Store::new(engine.client(), table.store.table()).with_retry_policy(policy);
+    table.feed = Feed::new(engine.client(), table.feed.table());
+    table.source.tables = engine.client();
+    let streams = table.source.streams.config().to_builder().timeout_config(timeouts()).build();
+    table.source.streams = aws_sdk_dynamodbstreams::Client::from_conf(streams);
+    Made { table, _engine: engine }
 }
 
 async fn table() -> Made {
@@ -44,7 +60,7 @@ async fn table() -> Made {
 }
 
 fn consume(table: &Table) -> Running {
-    consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), Pace::NEAR)
+    consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), PACE)
 }
 
 async fn create(table: &Table, name: &str) -> Address {
@@ -76,7 +92,7 @@ async fn changes(table: &Table) -> Vec<Change> {
 
 /// Waits until the feed has reached this position.
 async fn wait_for(table: &Table, position: u64) {
-    let until = tokio::time::Instant::now() + Duration::from_secs(20);
+    let until = tokio::time::Instant::now() + LONG;
     while table.feed.position().await.unwrap() < position {
         assert!(tokio::time::Instant::now() < until, "the feed is at {:?}", table.feed.position().await);
         table.feed.wait(position - 1, Duration::from_millis(200)).await.unwrap();
@@ -109,7 +125,7 @@ async fn a_consumer_that_stops_has_read_what_was_written_and_the_next_one_contin
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nudge_spares_the_wait_for_the_clock() {
     let table = table().await;
-    let slow = Pace { poll: Duration::from_secs(3600), max_idle: Duration::from_secs(3600), ..Pace::NEAR };
+    let slow = Pace { poll: Duration::from_secs(3600), max_idle: Duration::from_secs(3600), ..PACE };
     let running = consumer::start(table.source.clone(), table.store.clone(), table.feed.clone(), slow);
     let nudge = running.nudge();
     let mydb = create(&table, "mydb").await;
@@ -133,15 +149,23 @@ async fn two_consumers_of_one_table_do_what_one_does() {
     assert_eq!(heads(&changes(&table).await), (1..=100).collect::<Vec<_>>());
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn what_cannot_be_appended_yet_is_appended_later() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let subscriber = tracing_subscriber::fmt().with_writer(Arc::new(log.reopen().unwrap())).finish();
+    // The consumer runs on this thread.
+    let _guard = tracing::subscriber::set_default(subscriber);
     let table = unmade().await;
     table.store.ensure_table().await.unwrap();
     let mydb = create(&table, "mydb").await;
     // There is no feed yet.
     let running = consume(&table);
     push_heads(&table, &mydb, 1..=3).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let until = tokio::time::Instant::now() + LONG;
+    while !std::fs::read_to_string(&log).unwrap().contains("the change feed has stopped") {
+        assert!(tokio::time::Instant::now() < until, "the consumer misses no feed");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     table.feed.ensure_table().await.unwrap();
     wait_for(&table, 5).await;
     assert_eq!(heads(&changes(&table).await), [1, 2, 3]);
@@ -258,8 +282,7 @@ async fn a_hole_in_the_feed_is_passed_by_watch_and_named_by_archive() {
         let (code, _, stderr) = run(&["--url", &url], "changes --after 3");
         assert!(code != 0 && stderr.contains('6'), "{code} {stderr}");
         assert_eq!(run(&["--url", &url], "changes --after 5").0, 0);
-        let name = format!("nameservice-{}", uuid::Uuid::new_v4());
-        let directory = tempfile::Builder::new().prefix(&name).rand_bytes(0).tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let archive = format!("archive file://{}", directory.path().display());
         let target = ["--url", url.as_str()];
         let (code, stdout, stderr) = run(&target, &archive);

@@ -25,8 +25,9 @@ impl Queues {
             .behavior_version(BehaviorVersion::latest())
             .endpoint_url(&endpoint)
             .region(Region::from_static("us-east-1"))
-            .credentials_provider(Credentials::new("test", "test", None, None, "tests"));
-        config.set_http_client(endpoint_client(&endpoint).config().http_client());
+            .credentials_provider(Credentials::new("test", "test", None, None, "tests"))
+            .timeout_config(engine::timeouts());
+        config.set_http_client(nameservice_store::endpoint_client(&endpoint).config().http_client());
         let sqs = Client::from_conf(config.build());
         let name = uuid::Uuid::new_v4();
         let dead = sqs.create_queue().queue_name(format!("{name}-dead")).send().await.unwrap().queue_url.unwrap();

@@ -2,7 +2,11 @@
 
 use std::net::TcpListener;
 
+use aws_sdk_dynamodb::{Client, config::timeout::TimeoutConfig};
+use nameservice_store::endpoint_client;
 use tokio::runtime::Runtime;
+
+use super::LONG;
 
 /// Runs until it is dropped, and keeps everything in memory.
 pub(crate) struct Engine {
@@ -29,6 +33,16 @@ impl Engine {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+
+    /// Returns a client of it, which differs from that of the product in its timeouts only.
+    pub(crate) fn client(&self) -> Client {
+        Client::from_conf(endpoint_client(&self.url).config().to_builder().timeout_config(timeouts()).build())
+    }
+}
+
+/// Returns timeouts of which no stall of the machine ends an attempt.
+pub(crate) fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder().connect_timeout(LONG).operation_attempt_timeout(LONG).build()
 }
 
 impl Drop for Engine {

@@ -2,24 +2,25 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::TcpListener,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
-    time::{Duration, Instant},
+    time::{Instant, SystemTime},
 };
 
 use http::Method;
 use nameservice_cli::client::{self, Request};
-use nameservice_model::Address;
+use nameservice_embedded::{Embedded, Options};
+use nameservice_model::{Address, Call, Publisher as _};
 use serde_json::json;
 
-use super::*;
-
-/// A timeout that is long enough for a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(30);
+use super::{
+    production::serve_with,
+    replica::{eventually, text},
+    *,
+};
 
 /// A `watch` whose output is read as it comes.
 pub(super) struct Watch {
@@ -39,7 +40,7 @@ impl Watch {
     }
 
     fn next(&self) -> String {
-        self.lines.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("no other change: {error}"))
+        self.lines.recv_timeout(LONG).unwrap_or_else(|error| panic!("no other change: {error}"))
     }
 
     /// Reads up to the change that has these words in it.
@@ -54,7 +55,7 @@ impl Watch {
     }
 
     fn note(&self) -> String {
-        self.notes.recv_timeout(TIMEOUT).unwrap_or_else(|error| panic!("nothing on stderr: {error}"))
+        self.notes.recv_timeout(LONG).unwrap_or_else(|error| panic!("nothing on stderr: {error}"))
     }
 
     /// Interrupts it like Ctrl-C, and returns the output that was not read yet.
@@ -90,7 +91,7 @@ fn position(line: &str) -> u64 {
 
 /// Waits until `watch --from start` would see this many changes.
 fn wait_for_position(url: &str, position: u64) {
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + LONG;
     loop {
         let (code, stdout, _) = run(&["--url", url, "--json"], "changes");
         let reported: Value = serde_json::from_str(&stdout).unwrap_or_default();
@@ -100,11 +101,6 @@ fn wait_for_position(url: &str, position: u64) {
         assert!(Instant::now() < until, "{code} {stdout}");
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// An unused port, on which a service can be started twice.
-fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]
@@ -184,14 +180,15 @@ fn changes_and_history_print_what_the_feed_holds() {
 #[test]
 fn a_watch_from_before_the_oldest_change_reports_what_is_gone_and_continues() {
     let directory = tempfile::tempdir().unwrap();
-    let service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--feed-retention", "5s"]);
-    run(&["--url", &service.url], "create mydb");
-    let until = Instant::now() + TIMEOUT;
-    while run(&["--url", &service.url], "changes --after 0").0 != 6 {
-        assert!(Instant::now() < until, "the changes do not expire");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    run(&["--url", &service.url], "push head mydb ID 1");
+    let month_ago = SystemTime::now() - Duration::from_secs(30 * 24 * 3_600);
+    let names = Embedded::open(directory.path(), Options::default()).unwrap().with_clock(move || month_ago);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (call, mydb) = (Call::fresh(), Address::parse("mydb").unwrap());
+    drop(runtime.block_on(names.create_ledger(&call, &mydb, None, None)).unwrap());
+    drop(names);
+    let service = spawn_serve(directory.path());
+    assert_eq!(run(&["--url", &service.url], "changes --after 0").0, 6);
+    assert_eq!(run(&["--url", &service.url], "push head mydb ID 1").0, 0);
     let watch = Watch::start(&service.url, "--from 1");
     assert_eq!(watch.note(), "positions 1 to 2 have expired; continuing at 3");
     assert_eq!(position(&watch.next()), 3);
@@ -227,7 +224,10 @@ fn a_watch_needs_a_service_and_says_so() {
 #[test]
 fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
     let directory = tempfile::tempdir().unwrap();
-    let mut service = spawn_serve(directory.path());
+    let log = directory.path().join("log");
+    let mut command = program();
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let mut service = serve_with(command, &["--memory", "--listen", "127.0.0.1:0"], &[]);
     let _watch = Watch::start(&service.url, "");
     let url = service.url.clone();
     let polling = std::thread::spawn(move || {
@@ -237,11 +237,12 @@ fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
             client.send::<Value>(&Request::get("changes").query("wait", Some(20))).await.map(drop)
         })
     });
-    std::thread::sleep(Duration::from_millis(300));
-    let begun = Instant::now();
+    let waiting = || text(&service.url, "/metrics").lines().any(|line| line == "nameservice_feed_readers 2");
+    eventually("the stream and the poll", waiting);
     Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     assert!(service.process.wait().unwrap().success());
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("stopping") && !log.contains("cut off"), "{log}");
     // It ends like a regular poll, with what was found.
     polling.join().unwrap().unwrap();
 }
@@ -290,7 +291,9 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
             let (url, acknowledged) = (service.url.clone(), acknowledged.clone());
             async move { push_until_it_is_gone(&url, round as i64 * 100_000 + 1, acknowledged).await }
         });
+        let until = Instant::now() + LONG;
         while acknowledged.load(Ordering::Relaxed) < kill_after {
+            assert!(Instant::now() < until, "the writers make no progress");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         service.kill();
@@ -301,7 +304,7 @@ async fn a_service_that_is_killed_under_load_has_every_acknowledged_change_in_it
     }
     // Once this is in the feed, so is everything before it.
     assert_eq!(run(&["--url", &service.url], "create last").0, 0);
-    let until = Instant::now() + TIMEOUT;
+    let until = Instant::now() + LONG;
     let changes = loop {
         let (_, stdout, _) = run(&["--url", &service.url, "--json"], "changes");
         let reported: Value = serde_json::from_str(&stdout).unwrap();

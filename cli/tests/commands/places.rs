@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{
-    Serving, program,
+    LONG, Serving, program,
     replica::{ask, eventually},
     run, spawn,
 };
@@ -77,7 +77,7 @@ fn shows_head(url: &str, address: &str, t: i64) -> bool {
 fn read_events(url: &str, path: &str, until: &str) {
     let host = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\naccept: text/event-stream\r\n\r\n").unwrap();
     let lines = BufReader::new(stream).lines();
     assert!(lines.map(|line| line.unwrap()).any(|line| line.contains(until)), "{path} ends without {until}");

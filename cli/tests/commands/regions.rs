@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    replica::{ask, eventually, is_ready, spawn_replica},
+    replica::{ask, eventually, is_ready, spawn_replica, wait_if_not_shown},
     spawn_serve,
 };
 
@@ -104,13 +104,14 @@ fn write(url: &str, rounds: usize, best: &AtomicU64) -> Written {
         let id = super::ID;
         let expected = if t == 0 { r#"{"id":null,"t":0}"#.to_owned() } else { format!(r#"{{"id":"{id}","t":{t}}}"#) };
         let body = format!(r#"{{"expected":{expected},"new":{{"id":"{id}","t":{}}}}}"#, t + 1);
-        let (status, _, answer) = ask(url, "PUT", "/v1/heads/mydb", &body);
+        let (status, answered, answer) = ask(url, "PUT", "/v1/heads/mydb", &body);
         match (status, answer["replayed"] == true) {
             // Another writer has pushed the very same value.
             (200, true) => {}
             (200, false) => {
                 written.updated.push(t + 1);
                 best.fetch_max(u64::try_from(t + 1).unwrap(), SeqCst);
+                wait_if_not_shown(url, &answered, t + 1);
                 let read = head(url).unwrap();
                 assert!(read > t, "what was written at {} is not read there: {read}", t + 1);
                 last = read;

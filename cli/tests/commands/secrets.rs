@@ -4,12 +4,10 @@
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
-    time::Duration,
 };
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(30);
 /// In every place where a request can hold a secret.
 const CANARY: &str = "canary-93ab17";
 

@@ -195,7 +195,7 @@ fn a_service_over_a_table_measures_its_requests_there_its_leases_and_the_stream(
 #[test]
 fn metrics_have_a_listener_of_their_own_where_one_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = free_address();
     let _service = spawn_serve_with(directory.path(), &["--listen", "127.0.0.1:0", "--metrics", &free]);
     let text = get(&free, "/metrics");
     assert!(text.contains("nameservice_feed_position 0"), "{text}");

@@ -1,0 +1,314 @@
+//! Most connections are in memory, on the clock of the test, so no stall of the machine exceeds a limit.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use axum::{http::StatusCode, response::Response, routing::get};
+use futures_util::stream;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
+    net::{TcpSocket, TcpStream},
+};
+
+use super::{socket::SEND_BUFFER, *};
+
+const LONG: Duration = Duration::from_secs(120);
+
+/// Counts the bodies that exist.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn router() -> (Router, Arc<AtomicUsize>) {
+    let bodies = Arc::new(AtomicUsize::new(0));
+    let counted = bodies.clone();
+    let endless = async move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let body = stream::unfold(Counted(counted.clone()), async |counted| {
+            Some((Ok::<_, Infallible>(vec![0_u8; 64 * 1024]), counted))
+        });
+        Response::new(Body::from_stream(body))
+    };
+    let router = Router::new()
+        .route("/", get(async || StatusCode::OK))
+        .route("/endless", get(endless))
+        .route("/large", get(async || vec![0_u8; 1024 * 1024]))
+        .route("/socket", get(upgrade))
+        .route("/late", get(async || sleep(Duration::from_millis(800)).await))
+        .route("/slow", get(async || Response::new(Body::from_stream(stream::unfold(0, slowly)))));
+    (router, bodies)
+}
+
+async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let (router, bodies) = router();
+    let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener.into(), tls, router, limits, Shutdown::default()));
+    (address, bodies)
+}
+
+/// Serves a connection in memory. Returns the client's end of it, and the bodies of its answers.
+fn pipe(limits: Limits, tls: Option<Arc<Tls>>) -> (DuplexStream, Arc<AtomicUsize>) {
+    let (router, bodies) = router();
+    let (client, served) = duplex(SEND_BUFFER as usize);
+    let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let stream = Deadlined::new(served, limits.write, slot);
+    let connection = Connection { router, builder: Arc::new(limits.builder()), limits, shutdown: Shutdown::default() };
+    match tls {
+        None => tokio::spawn(connection.serve(stream)),
+        Some(tls) => tokio::spawn(connection.serve_encrypted(stream, tls)),
+    };
+    (client, bodies)
+}
+
+/// Keeps the connection, as a WebSocket does, until the client closes it. Its first byte shows that it has it.
+async fn upgrade(request: Request<Body>) -> Response {
+    tokio::spawn(async {
+        let mut socket = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+        socket.write_all(b"!").await.unwrap();
+        let _ = socket.read_to_end(&mut Vec::new()).await;
+    });
+    let upgrade = [("connection", "upgrade"), ("upgrade", "test")];
+    axum::response::IntoResponse::into_response((StatusCode::SWITCHING_PROTOCOLS, upgrade))
+}
+
+/// Gives a byte now and then.
+async fn slowly(given: u32) -> Option<(Result<&'static str, Infallible>, u32)> {
+    sleep(Duration::from_millis(100)).await;
+    (given < 8).then_some((Ok("."), given + 1))
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LONG, waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_cut_off_though_its_answer_has_no_end() {
+    let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+    let (address, bodies) = start(limits, None).await;
+    let mut stalled = TcpStream::connect(address).await.unwrap();
+    stalled.write_all(b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    // The answer has begun.
+    timeout(LONG, stalled.readable()).await.unwrap().unwrap();
+    until(|| bodies.load(Ordering::SeqCst) == 0).await;
+}
+
+/// Asks over HTTP/2 with a client that reads the connection, and never gives a stream more room.
+async fn ask_without_room(client: &mut DuplexStream, path: &str) {
+    let mut headers = vec![0x82, 0x86, 0x01, 1, b'a', 0x04, u8::try_from(path.len()).unwrap()];
+    headers.extend(path.as_bytes());
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    sent.extend([0, 0, u8::try_from(headers.len()).unwrap(), 1, 0x05, 0, 0, 0, 1]);
+    sent.extend(headers);
+    client.write_all(&sent).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_stream_whose_client_gives_no_room_ends_the_connection() {
+    let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+    for path in ["/endless", "/large"] {
+        let (mut stalled, bodies) = pipe(limits, None);
+        ask_without_room(&mut stalled, path).await;
+        let mut answer = Vec::new();
+        let _ = timeout(LONG, stalled.read_to_end(&mut answer)).await.unwrap();
+        assert!(answer.len() > 65_535, "the first window of {path} is used: {}", answer.len());
+        until(|| bodies.load(Ordering::SeqCst) == 0).await;
+    }
+}
+
+/// Reads frames, and answers pings, until the connection or stream 1 ends. Returns their types, in order.
+async fn frames(client: &mut DuplexStream, only_stream: bool) -> Vec<u8> {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const PING: u8 = 6;
+    let mut types = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        if client.read_exact(&mut head).await.is_err() {
+            return types;
+        }
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let (kind, ends) = (head[3], head[4] & 1 == 1);
+        types.push(kind);
+        let mut payload = vec![0; length as usize];
+        client.read_exact(&mut payload).await.unwrap();
+        if kind == PING && !ends {
+            head[4] = 1;
+            let _ = client.write_all(&[&head[..], &payload].concat()).await;
+        }
+        if only_stream && ends && [DATA, HEADERS].contains(&kind) {
+            return types;
+        }
+    }
+}
+
+fn short() -> Limits {
+    Limits { headers: Duration::from_millis(100), write: Duration::from_millis(200), ..Limits::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_without_requests_ends_though_its_client_answers_pings() {
+    const GOAWAY: u8 = 7;
+    for path in ["/", "/slow"] {
+        let (mut client, _) = pipe(short(), None);
+        ask_without_room(&mut client, path).await;
+        let frames = timeout(LONG, frames(&mut client, false)).await.unwrap();
+        assert!(frames.contains(&1) && frames.contains(&GOAWAY), "{path}: {frames:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_is_not_idle_while_a_request_is_being_answered() {
+    for (path, last) in [("/late", 1), ("/slow", 0)] {
+        let (mut client, _) = pipe(short(), None);
+        ask_without_room(&mut client, path).await;
+        let frames = timeout(LONG, frames(&mut client, true)).await.unwrap();
+        assert_eq!(frames.last(), Some(&last), "the answer of {path} is whole: {frames:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_system_keeps_little_of_what_a_slow_client_has_not_read() {
+    let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (accepted, _) = listener.accept().await.unwrap();
+    let buffer = TcpSocket::from_std_stream(accepted.into_std().unwrap()).send_buffer_size().unwrap();
+    // Linux counts its own overhead, too: twice the size.
+    assert!((1..=2 * SEND_BUFFER).contains(&buffer), "{buffer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_complete_first_request_ends() {
+    let limits = Limits { headers: Duration::from_millis(100), ..Limits::default() };
+    for begin in [&b""[..], b"P", b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HT"] {
+        let (mut silent, _) = pipe(limits, None);
+        silent.write_all(begin).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = timeout(LONG, silent.read_to_end(&mut answer)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_that_do_not_arrive_end_the_connection() {
+    let (mut slow, _) = pipe(Limits { headers: Duration::from_millis(100), ..Limits::default() }, None);
+    slow.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
+    let mut answer = Vec::new();
+    timeout(LONG, slow.read_to_end(&mut answer)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn more_connections_than_allowed_are_answered_and_closed_and_places_become_free() {
+    for (request, begin, end) in [
+        (&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], "HTTP/1.1 200", "\r\n\r\n"),
+        // A socket is passed on after its answer.
+        (b"GET /socket HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: test\r\n\r\n", "HTTP/1.1 101", "!"),
+    ] {
+        let (address, _) = start(Limits::default().with_max(1), None).await;
+        let mut first = TcpStream::connect(address).await.unwrap();
+        first.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(end.as_bytes()) {
+            assert_ne!(first.read_buf(&mut answer).await.unwrap(), 0, "{answer:?}");
+        }
+        assert!(answer.starts_with(begin.as_bytes()), "{answer:?}");
+        let mut second = TcpStream::connect(address).await.unwrap();
+        let mut answer = String::new();
+        timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())),
+            "{answer}"
+        );
+        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
+        drop(first);
+        let mut part = [0; 12];
+        let again = async {
+            loop {
+                let mut next = TcpStream::connect(address).await.unwrap();
+                if next.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.is_ok()
+                    && next.read_exact(&mut part).await.is_ok()
+                    && &part == b"HTTP/1.1 200"
+                {
+                    break;
+                }
+            }
+        };
+        timeout(LONG, again).await.unwrap();
+    }
+}
+
+/// Returns what a service over TLS needs, and what its clients need.
+fn keys() -> (Arc<Tls>, Arc<rustls::RootCertStore>) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (cert, key) = (directory.path().join("cert"), directory.path().join("key"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let files = tls::TlsArgs { tls_cert: Some(cert), tls_key: Some(key), client_ca: None };
+    let tls = Arc::new(files.open().unwrap().unwrap());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    (tls, Arc::new(roots))
+}
+
+async fn encrypted<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    roots: &Arc<rustls::RootCertStore>,
+    protocol: &[u8],
+) -> io::Result<tokio_rustls::client::TlsStream<S>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = config.unwrap().with_root_certificates(roots.clone()).with_no_client_auth();
+    config.alpn_protocols = vec![protocol.to_vec()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    connector.connect("localhost".try_into().unwrap(), stream).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn over_tls_a_client_chooses_its_version_of_http_and_one_that_does_not_read_is_cut_off() {
+    let limits = Limits { write: Duration::from_millis(200), ..Limits::default() };
+    let (tls, roots) = keys();
+    let (client, _) = pipe(limits, Some(tls.clone()));
+    let http2 = encrypted(client, &roots, b"h2").await.unwrap();
+    assert_eq!(http2.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (client, bodies) = pipe(limits, Some(tls));
+    let mut stalled = encrypted(client, &roots, b"http/1.1").await.unwrap();
+    stalled.write_all(b"GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    until(|| bodies.load(Ordering::SeqCst) == 1).await;
+    until(|| bodies.load(Ordering::SeqCst) == 0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_agrees_on_no_keys_is_cut_off() {
+    let limits = Limits { handshake: Duration::from_millis(500), ..Limits::default() };
+    let (tls, roots) = keys();
+    let (address, _) = start(limits.with_max(1), Some(tls)).await;
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let _ = timeout(LONG, silent.read_to_end(&mut Vec::new())).await.unwrap();
+    // Its place is free again. A client that a stall keeps from agreeing in time tries again.
+    let again = async {
+        let mut next = loop {
+            let stream = TcpStream::connect(address).await.unwrap();
+            if let Ok(next) = encrypted(stream, &roots, b"http/1.1").await {
+                break next;
+            }
+        };
+        next.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut part = [0; 12];
+        next.read_exact(&mut part).await.unwrap();
+        assert_eq!(&part, b"HTTP/1.1 200");
+    };
+    timeout(LONG, again).await.unwrap();
+}
