@@ -13,7 +13,7 @@ use nameservice_embedded::{Embedded, Options};
 use nameservice_tests::{in_process::InProcess, link::Link, prelude::*, pump::pump, service::Service};
 
 /// The deadline for what happens without a request.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = nameservice_tests::LONG;
 
 async fn push(service: &InProcess, address: &str, t: i64) {
     let push = HeadPush::monotonic(new_head(t));

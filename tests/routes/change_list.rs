@@ -3,10 +3,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::extract::FromRef as _;
 use jiff::Timestamp;
 use nameservice_feed::Entry;
+use nameservice_http::hub::Hub;
 use nameservice_store::Difference;
-use nameservice_tests::pump::pump;
+use nameservice_tests::{LONG, pump::pump};
+use tokio::time::timeout;
 
 use super::{
     authorization::{get_as, guarded, narrow, scope},
@@ -121,7 +124,7 @@ async fn changes_follow_a_position_in_the_order_of_commits_each_once() {
     let mut change = changes[0].clone();
     for time in ["occurred_at", "recorded_at"] {
         let time: Timestamp = change.as_object_mut().unwrap().remove(time).unwrap().as_str().unwrap().parse().unwrap();
-        assert!((Timestamp::now().as_second() - time.as_second()).abs() < 60, "{time}");
+        assert!((Timestamp::now().as_second() - time.as_second()).abs() < 3_600, "{time}");
     }
     let expected = json!({
         "position": before + 1, "address": "mydb:main", "kind": "ledger", "name": "mydb", "branch": "main",
@@ -231,33 +234,33 @@ async fn large_changes_come_in_answers_of_bounded_size_and_none_is_missed() {
     assert_eq!(seen, 340);
 }
 
+/// What is answered before a poll for something else is over.
+async fn early<T>(service: &Service, answer: impl Future<Output = T>) -> T {
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        nothing = list(service, "address=nobody&wait=19") => panic!("it waits for the end of its time: {nothing}"),
+    }
+}
+
 #[tokio::test]
 async fn a_long_poll_is_answered_when_something_wanted_follows_and_not_before() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;
     pump(&service.table).await;
     let position = list(&service, "").await["position"].clone();
-    let begun = Instant::now();
-    let waiting = list_owned(&service, format!("after={position}&wait=20&concern=head&address=mydb"));
+    let wanted = format!("after={position}&wait=20&concern=head&address=mydb");
     let writing = async {
-        // An unwanted change moves the feed and ends no wait.
+        // An unwanted change moves the feed and ends no wait but that of another poll.
         ledger(&service, "books").await;
         pump(&service.table).await;
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        let unwanted = Instant::now();
+        assert_ne!(list(&service, &format!("after={position}&wait=20")).await["changes"], json!([]));
         service.put("/v1/heads/mydb", json!({ "new": commit(2) })).await.expect(200);
         pump(&service.table).await;
-        unwanted
     };
-    let (page, wanted_at) = tokio::join!(waiting, writing);
+    let (page, ()) = early(&service, async { tokio::join!(list(&service, &wanted), writing) }).await;
     assert_eq!(reported(page["changes"].as_array().unwrap()), ["mydb:main head updated 2"]);
     assert_eq!(page["position"], page["changes"][0]["position"]);
-    assert!(wanted_at.duration_since(begun) >= Duration::from_millis(400));
-    assert!(begun.elapsed() < Duration::from_secs(15), "it does not wait for the end of its time");
-}
-
-async fn list_owned(service: &Service, query: String) -> Value {
-    list(service, &query).await
 }
 
 #[tokio::test]
@@ -271,9 +274,8 @@ async fn a_long_poll_without_anything_wanted_ends_with_the_position_that_it_has_
         assert_eq!(list(&service, &query).await, json!({ "changes": [], "position": end }), "{query}");
         assert!(begun.elapsed() >= Duration::from_secs(1), "{query}");
     }
-    let begun = Instant::now();
-    assert_ne!(list(&service, "wait=20").await["changes"], json!([]));
-    assert!(begun.elapsed() < Duration::from_secs(15), "what follows already is given immediately");
+    // What follows already is returned immediately.
+    assert_ne!(early(&service, list(&service, "wait=20")).await["changes"], json!([]));
 }
 
 #[tokio::test]
@@ -355,12 +357,17 @@ async fn a_long_poll_ends_with_what_there_is_when_the_service_stops() {
     let listener = nameservice_cli::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let auth = nameservice_http::Auth::Open;
     let app = nameservice_http::App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth);
+    let hub = Hub::from_ref(&app);
     let service = nameservice_cli::serve::start(listener, app, None).unwrap();
     let client = nameservice_tests::service::client();
     let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));
     let asked = tokio::spawn(client.request(request.body(Full::<Bytes>::default()).unwrap()));
-    // The request may be taken after the stop has begun, and is answered all the same.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let waits = async {
+        while hub.subscribers() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(LONG, waits).await.expect("the poll waits for a change");
     service.stop().await;
     let answer = asked.await.unwrap().unwrap();
     assert_eq!(answer.status(), 200);

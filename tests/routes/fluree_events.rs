@@ -20,7 +20,7 @@ fn data_of(block: &Block) -> Value {
     assert_eq!(data["action"], json!(name));
     let emitted_at = data.as_object_mut().unwrap().remove("emitted_at").unwrap();
     let emitted_at: Timestamp = emitted_at.as_str().unwrap().parse().unwrap();
-    assert!(Timestamp::now().duration_since(emitted_at).abs().as_secs() < 60, "{emitted_at}");
+    assert!(Timestamp::now().duration_since(emitted_at).abs().as_secs() < 3_600, "{emitted_at}");
     data
 }
 
@@ -252,12 +252,20 @@ async fn an_id_of_another_server_begins_anew_and_one_that_has_expired_is_gone() 
 
 #[tokio::test]
 async fn a_reader_who_is_cut_in_the_opening_has_no_id_to_come_back_with() {
-    let service = within(Limits { lifetime: Duration::from_millis(150), ..Limits::default() }).await;
-    service.table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap().applied();
-    service.table.proxy.on("Scan", Fault::delay(Duration::from_secs(2)).always());
-    let stream = Stream::open(&service, ALL, &[]).await;
-    let blocks = stream.rest().await;
-    assert!(!blocks.is_empty() && blocks.iter().all(|block| block.id.is_none()), "{blocks:?}");
+    // A stream that ends before it asks for the records is repeated with more time.
+    for seconds in [0.1, 1.0, 10.0] {
+        let service = within(Limits { lifetime: Duration::from_secs_f64(seconds), ..Limits::default() }).await;
+        service.table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap().applied();
+        service.table.proxy.on("Scan", Fault::delay(nameservice_tests::LONG).always());
+        let blocks = Stream::open(&service, ALL, &[]).await.rest().await;
+        assert!(!blocks.is_empty() && blocks.iter().all(|block| block.id.is_none()), "{blocks:?}");
+        let has_asked = service.table.proxy.count("Scan") > 0;
+        service.table.proxy.disarm();
+        if has_asked {
+            return;
+        }
+    }
+    panic!("no stream asks for the records");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use nameservice_http::{App, Auth, service};
 use nameservice_model::{
     Address, Call, ChangeFeed, Cursor, History, HistoryQuery, Limit, Publisher as _, RecordKind, Run,
 };
-use nameservice_tests::pump::pump;
+use nameservice_tests::{LONG, pump::pump};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -100,7 +100,7 @@ async fn a_reader_who_waits_is_answered_by_the_write() {
 #[tokio::test]
 async fn a_record_that_does_not_exist_is_not_yet_as_fresh_as_asked_on_any_backend() {
     let (table, directory) = (Table::fresh().await, tempfile::tempdir().unwrap());
-    let options = || nameservice_files::Options::default().with_interval(Duration::from_secs(3_600));
+    let options = || nameservice_files::Options::default().with_interval(Duration::from_secs(3_600)).with_timeout(LONG);
     let embedded = Arc::new(Embedded::memory(Options::default()).unwrap());
     let files = Arc::new(Files::directory(directory.path(), false, options()).unwrap());
     let bucket = Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), "");

@@ -37,9 +37,15 @@ async fn a_caller_that_waits_is_given_the_lease_once_it_is_released() {
     ledger(&service, "tenant/mydb").await;
     service.put(LEASES, json!({ "name": "index_lock", "holder": "one" })).await.expect(200);
     let waiting = service.put("/v1/leases/tenant/mydb:main?wait=20", json!({ "name": "index_lock", "holder": "two" }));
+    let before = service.table.proxy.count("UpdateItem");
+    let asked = async {
+        while service.table.proxy.count("UpdateItem") == before {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
     let released = async {
-        // The first attempt is over by then, or finds the lease released: both are right.
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        // The first attempt has found the lease held, or finds it released: both are right.
+        tokio::time::timeout(nameservice_tests::LONG, asked).await.expect("the lease is asked for");
         service.delete("/v1/leases/tenant/mydb:main?name=index_lock&holder=one&token=1").await.expect(204)
     };
     let (held, _) = tokio::join!(waiting, released);

@@ -67,51 +67,57 @@ async fn no_push_of_a_past_holder_is_ever_applied(ns: &Fixture) {
     ns.create_ledger(&Call::fresh(), &at(DB), None, None).await.unwrap().applied();
     let (applied, taken) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
     let rejected = Arc::new(AtomicUsize::new(0));
-    join_all((0..HOLDERS).map(|n| {
-        let (applied, taken, rejected) = (applied.clone(), taken.clone(), rejected.clone());
-        let (ns, clock) = (ns.shared(), ns.clock.clone());
-        tokio::spawn(async move {
-            let mut dice = StdRng::seed_from_u64(n);
-            let holder = format!("holder {n}");
-            for _ in 0..ROUNDS {
-                let outcome = ns.acquire_lease(&Call::fresh(), &at(DB), &for_seconds(&holder, 1)).await.unwrap();
-                let Leased::Held(held) = outcome else {
-                    clock.advance(Duration::from_millis(dice.random_range(0..300)));
-                    yield_now().await;
-                    continue;
-                };
-                taken.lock().unwrap().push(held.token);
-                let mine = claim(&holder, held.token);
-                for _ in 0..dice.random_range(1..4) {
-                    if dice.random_bool(0.3) {
-                        clock.advance(Duration::from_millis(dice.random_range(800..2_500)));
+    // Which holders meet is up to the scheduler: repeated until some were rejected.
+    for repetition in 0..20 {
+        join_all((0..HOLDERS).map(|n| {
+            let (applied, taken, rejected) = (applied.clone(), taken.clone(), rejected.clone());
+            let (ns, clock) = (ns.shared(), ns.clock.clone());
+            tokio::spawn(async move {
+                let mut dice = StdRng::seed_from_u64(repetition * HOLDERS + n);
+                let holder = format!("holder {n}");
+                for _ in 0..ROUNDS {
+                    let outcome = ns.acquire_lease(&Call::fresh(), &at(DB), &for_seconds(&holder, 1)).await.unwrap();
+                    let Leased::Held(held) = outcome else {
+                        clock.advance(Duration::from_millis(dice.random_range(0..300)));
                         yield_now().await;
+                        continue;
+                    };
+                    taken.lock().unwrap().push(held.token);
+                    let mine = claim(&holder, held.token);
+                    for _ in 0..dice.random_range(1..4) {
+                        if dice.random_bool(0.3) {
+                            clock.advance(Duration::from_millis(dice.random_range(800..2_500)));
+                            yield_now().await;
+                        }
+                        let seen = ns.head(&at(DB)).await.unwrap().unwrap();
+                        let new = Head::new(seen.v + 1, id_of(&format!("{} after {}", held.token, seen.v)));
+                        let push = under(&mine, cas(seen, new.clone()));
+                        match ns.push_head(&Call::fresh(), &at(DB), &push).await.unwrap() {
+                            PushOutcome::Updated { value, replayed: false } => {
+                                assert_eq!(value, new);
+                                applied.lock().unwrap().push(Applied { token: held.token, t: new.v });
+                            }
+                            PushOutcome::LeaseLost { .. } => {
+                                rejected.fetch_add(1, Ordering::Relaxed);
+                            }
+                            PushOutcome::Conflict { .. } => {}
+                            other => panic!("{other:?}"),
+                        }
                     }
-                    let seen = ns.head(&at(DB)).await.unwrap().unwrap();
-                    let new = Head::new(seen.v + 1, id_of(&format!("{} after {}", held.token, seen.v)));
-                    let push = under(&mine, cas(seen, new.clone()));
-                    match ns.push_head(&Call::fresh(), &at(DB), &push).await.unwrap() {
-                        PushOutcome::Updated { value, replayed: false } => {
-                            assert_eq!(value, new);
-                            applied.lock().unwrap().push(Applied { token: held.token, t: new.v });
-                        }
-                        PushOutcome::LeaseLost { .. } => {
-                            rejected.fetch_add(1, Ordering::Relaxed);
-                        }
-                        PushOutcome::Conflict { .. } => {}
-                        other => panic!("{other:?}"),
+                    // Some crash instead.
+                    if dice.random_bool(0.6) {
+                        let _ = ns.release_lease(&Call::fresh(), &at(DB), &mine).await.unwrap();
                     }
                 }
-                // Some crash instead.
-                if dice.random_bool(0.6) {
-                    let _ = ns.release_lease(&Call::fresh(), &at(DB), &mine).await.unwrap();
-                }
-            }
-        })
-    }))
-    .await
-    .into_iter()
-    .for_each(Result::unwrap);
+            })
+        }))
+        .await
+        .into_iter()
+        .for_each(Result::unwrap);
+        if rejected.load(Ordering::Relaxed) > 0 && taken.lock().unwrap().len() > 4 {
+            break;
+        }
+    }
 
     let mut applied = applied.lock().unwrap().clone();
     applied.sort_by_key(|push| push.t);

@@ -82,9 +82,12 @@ async fn commands_that_wait_for_the_disk_are_written_together_and_answered_after
     let arrivals = arrivals.await.unwrap();
     let others: Vec<_> = (1..=WRITERS).map(write).collect();
     // They wait in the queue: the writer is at the gate.
-    while names.inner.writer.waiting() < WRITERS as usize {
-        tokio::task::yield_now().await;
-    }
+    let all_wait = async {
+        while names.inner.writer.waiting() < WRITERS as usize {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, all_wait).await.expect("all wait in the queue");
     pass.send(()).unwrap();
     assert!(first.await.unwrap().is_ok());
     assert!(others.iter().all(|writer| !writer.is_finished()), "their commit is still at the gate");

@@ -229,6 +229,16 @@ async fn an_io_error_on_a_disk_without_space_is_a_full_disk_and_ends_nothing() {
     pushed(&names, "a", 4).await;
 }
 
+/// Waits until health shows that the disk is full.
+async fn is_full(names: &Embedded) {
+    let full = async {
+        while names.ping().await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, full).await.expect("health shows the full disk");
+}
+
 #[tokio::test]
 async fn a_disk_with_space_for_small_writes_alone_stays_full_for_health_and_writes() {
     let Some(disk) = Small::mount() else { return };
@@ -237,9 +247,7 @@ async fn a_disk_with_space_for_small_writes_alone_stays_full_for_health_and_writ
         let names = open(&data);
         pushed(&names, "a", 1).await;
         disk.fill(left);
-        while names.ping().await.is_ok() {
-            tokio::task::yield_now().await;
-        }
+        is_full(&names).await;
         // Whatever tries it meanwhile: writes of all sizes, and the writer by itself.
         for round in 0..3 {
             assert!(create(&names, &format!("b{round}"), 1).await.is_err(), "{left} pages");
@@ -260,12 +268,7 @@ async fn health_is_bad_while_the_disk_is_full_even_if_nobody_writes() {
     assert!(names.ping().await.is_ok());
     pushed(&names, "a", 1).await;
     disk.fill(0);
-    let full = async {
-        while names.ping().await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LONG, full).await.unwrap();
+    is_full(&names).await;
     disk.free();
     pushed(&names, "a", 2).await;
 }

@@ -77,4 +77,4 @@ async fn head_of(names: &Embedded, address: &str) -> Option<Head> {
 }
 
 /// The timeout of tests that wait for something that must happen.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);

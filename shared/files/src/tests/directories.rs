@@ -113,7 +113,7 @@ async fn a_lock_that_another_program_holds_is_waited_for_and_then_named() {
     let pushed = quick.push_head(&Call::fresh(), &db, &HeadPush::monotonic(head(1, 2))).await;
     assert!(matches!(pushed, Err(Error::Unavailable { .. })), "{pushed:?}");
     // Reads do not wait for writers.
-    assert_eq!(quick.head(&db).await.unwrap().unwrap().v, 1);
+    assert_eq!(files.head(&db).await.unwrap().unwrap().v, 1);
     let waiting = {
         let (files, db) = (files.clone(), db.clone());
         tokio::spawn(async move { push(&files, &db, 1, 3).await })

@@ -96,7 +96,7 @@ async fn a_directory_says_by_itself_that_it_has_changed() {
     let ours = Files::directory(directory.path(), false, options()).unwrap();
     let before = ours.position().await.unwrap();
     born(&theirs, "mydb", 1).await;
-    ours.wait(before, Duration::from_secs(30)).await.unwrap();
+    ours.wait(before, LONG).await.unwrap();
     assert!(ours.position().await.unwrap() > before);
 }
 
@@ -108,7 +108,7 @@ async fn an_interval_finds_what_nothing_announces() {
     let ours = Files::bucket(Bucket::over(store, "some/prefix"), quick);
     let before = ours.position().await.unwrap();
     born(&theirs, "mydb", 1).await;
-    ours.wait(before, Duration::from_secs(30)).await.unwrap();
+    ours.wait(before, LONG).await.unwrap();
     assert!(ours.position().await.unwrap() > before);
 }
 
@@ -173,7 +173,7 @@ async fn after_a_notification_only_what_it_names_is_looked_at() {
             4 => assert_eq!(theirs.purge(&Call::fresh(), &db).await.unwrap(), Purged::Purged),
             _ => drop(born(&theirs, "db7/new.one", 1).await),
         }
-        ours.wait(position, Duration::from_secs(30)).await.unwrap();
+        ours.wait(position, LONG).await.unwrap();
         // One write may be several changes: all of them are there once the next comparison is over.
         ours.settled().await;
         assert!(ours.position().await.unwrap() > position, "{n}");

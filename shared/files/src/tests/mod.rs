@@ -52,8 +52,11 @@ fn index(n: usize, t: i64) -> NewIndex {
     NewIndex::new(root(n), t).unwrap()
 }
 
+/// The deadline for what must happen, and the timeout of operations that must succeed.
+const LONG: Duration = Duration::from_secs(120);
+
 fn options() -> Options {
-    Options::default().with_interval(Duration::from_secs(3_600))
+    Options::default().with_interval(Duration::from_secs(3_600)).with_timeout(LONG)
 }
 
 fn directory() -> (Files, TempDir) {

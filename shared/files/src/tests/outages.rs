@@ -7,6 +7,7 @@ use std::{
 };
 
 use nameservice_embedded::Embedded;
+use tokio::time::timeout;
 
 use super::*;
 use crate::storage::Directory;
@@ -137,7 +138,7 @@ async fn a_directory_that_is_away_is_an_outage_and_everything_continues_after_it
     for away in ALL {
         let mounted = Mounted::new();
         let kept = tempfile::tempdir().unwrap();
-        let open = async || loop {
+        let opened = async || loop {
             // The feed of before may still be looking at what has changed.
             match Embedded::open(kept.path(), Default::default()) {
                 Ok(log) => break log,
@@ -145,6 +146,7 @@ async fn a_directory_that_is_away_is_an_outage_and_everything_continues_after_it
                 Err(error) => panic!("{error}"),
             }
         };
+        let open = async || timeout(LONG, opened()).await.expect("the feed of before is over");
         let files = Files::directory(mounted.root(), false, options().with_log(open().await)).unwrap();
         let before = filled(&files).await;
         // Between two comparisons, twice.
@@ -183,6 +185,16 @@ async fn a_directory_that_is_away_is_an_outage_and_everything_continues_after_it
     }
 }
 
+/// Waits until the feed shows an outage, or none.
+async fn shows(files: &Files, is_so: fn(Option<String>) -> bool) {
+    let shown = async {
+        while !is_so(files.outage()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LONG, shown).await.expect("the feed notices it");
+}
+
 #[tokio::test]
 async fn a_running_feed_shows_the_outage_and_notices_changes_again_after_it() {
     for away in [Away::Place, Away::EmptyRoot] {
@@ -192,17 +204,13 @@ async fn a_running_feed_shows_the_outage_and_notices_changes_again_after_it() {
         let before = filled(&files).await;
         assert_eq!(files.outage(), None);
         mounted.unmount(away);
-        while files.outage().is_none() {
-            tokio::task::yield_now().await;
-        }
+        shows(&files, |outage| outage.is_some()).await;
         assert_eq!(changes(&files).await, before[..]);
         mounted.mount();
-        while files.outage().is_some() {
-            tokio::task::yield_now().await;
-        }
+        shows(&files, |outage| outage.is_none()).await;
         let theirs = Files::directory(mounted.root(), false, options()).unwrap();
         assert!(push(&theirs, &at("d"), 1, 2).await.is_updated());
-        files.wait(before.len() as u64, Duration::from_secs(30)).await.unwrap();
+        files.wait(before.len() as u64, LONG).await.unwrap();
         let after = changes(&files).await;
         assert_eq!(after[..before.len()], before[..]);
         assert_eq!((after.len(), after.last().unwrap().watermark), (before.len() + 1, 2));

@@ -18,7 +18,7 @@ const PUSHES: i64 = 25;
 #[tokio::test]
 async fn one_of_many_processes() {
     let Some(directory) = std::env::var_os(ROLE) else { return };
-    let files = Files::directory(directory, false, options().with_timeout(Duration::from_secs(60))).unwrap();
+    let files = Files::directory(directory, false, options()).unwrap();
     let db = at("mydb");
     let mut left = PUSHES;
     while left > 0 {
@@ -76,8 +76,7 @@ fn a_record_that_another_program_has_locked_holds_up_no_other() {
     let runtime = { runtime }.worker_threads(2).max_blocking_threads(4).enable_all().build().unwrap();
     runtime.block_on(async {
         let directory = tempfile::tempdir().unwrap();
-        let patient = options().with_timeout(Duration::from_secs(120));
-        let files = Files::directory(directory.path(), false, patient).unwrap();
+        let files = Files::directory(directory.path(), false, options()).unwrap();
         let (locked, other) = (born(&files, "locked", 1).await, born(&files, "other", 1).await);
         files.compare().await.unwrap();
         let path = directory.path().join(crate::names::lock_key(&crate::names::main_key(&locked)));

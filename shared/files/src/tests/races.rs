@@ -122,12 +122,10 @@ async fn a_write_whose_answer_is_lost_is_not_repeated_on_a_record_that_was_creat
     assert_eq!(ours.lookup(&source).await.unwrap(), None);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_purge_whose_deletion_cannot_be_looked_at_is_not_begun_again() {
     for outage in [Outage::Forbidden, Outage::Unauthenticated] {
-        let (_, theirs, store) = servers(0);
-        let quick = options().with_timeout(Duration::from_millis(300));
-        let ours = Files::bucket(Bucket::over(store.clone(), "some/prefix"), quick);
+        let (ours, theirs, store) = servers(0);
         let db = born(&ours, "mydb", 3).await;
         let successor = {
             let (theirs, store) = (theirs.clone(), store.clone());
@@ -227,11 +225,9 @@ async fn half_a_reset_is_never_answered_as_done_whatever_is_pushed_after_it() {
     is_unknown(files.reset_head(&call, &db, &to).await);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_repeated_branch_is_answered_though_it_cannot_be_counted_and_the_doctor_counts_it() {
-    let (_, store) = faulty();
-    let quick = options().with_timeout(Duration::from_millis(300));
-    let files = Files::bucket(Bucket::over(store.clone(), "some/prefix"), quick);
+    let (files, store) = faulty();
     let db = born(&files, "mydb", 1).await;
     let (call, dev) = (Call::fresh(), at("mydb:dev"));
     let create = async || files.create_branch(&call, &dev, &db, None).await;

@@ -116,9 +116,12 @@ async fn take(subscription: &mut Subscription, to: u64) -> Vec<u64> {
 
 /// Lets the hub work until this many wait for the feed.
 async fn settle(feed: &Memory, waiting: usize) {
-    while feed.waiting.load(Ordering::SeqCst) != waiting {
-        time::sleep(Duration::from_millis(1)).await;
-    }
+    let settled = async {
+        while feed.waiting.load(Ordering::SeqCst) != waiting {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(120), settled).await.expect("the hub waits for the feed");
 }
 
 #[tokio::test]
