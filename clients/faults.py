@@ -11,8 +11,8 @@ URL/NAME is `requests`: what was requested under that name, as JSON.
 | `cut-headers` | yes | a part of the headers |
 | `cut-body` | yes | a part of the body; of a stream, three blocks and a half |
 | `cut-silently` | yes | a part of the body, without a length that would show it |
-| `hang` | yes | nothing |
-| `hang-body` | yes | a part of the body, and then nothing |
+| `hang` | yes | nothing, until it closes the connection |
+| `hang-body` | yes | a part of the body, and then nothing, until it closes the connection |
 | `unavailable` | no | 503 `unavailable` |
 | `gateway` | yes | a page with 502 |
 | `outcome-unknown` | yes | 503 `outcome-unknown` |
@@ -39,12 +39,11 @@ Rust client has them in `shared/client/src/tests.rs`:
 import http.client
 import http.server
 import json
-import socket
+import re
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 PROBLEMS = "https://nameservice.dev/problems/"
 ANSWERS = {
@@ -56,32 +55,33 @@ ANSWERS = {
 }
 NOT_FORWARDED = {"lost", "unavailable", "forbidden", "trimmed", "other-history", "expires"}
 KNOWN = NOT_FORWARDED | {"cut-headers", "cut-body", "cut-silently", "hang", "hang-body", "gateway", "outcome-unknown", "restart", "-"}
-# Longer than any test waits.
-HANG = 60
+# Seconds for what takes less than one on a machine that does nothing else.
+LONG = 120
 
 
 class Service:
     """The service, which can be killed and started again on its directory."""
 
     def __init__(self, program, directory):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.command = [program, "serve", "--data", directory, "--listen", f"127.0.0.1:{self.port}"]
-        self.process = None
+        self.command = [program, "serve", "--data", directory, "--listen", "127.0.0.1:0"]
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        late = threading.Timer(LONG, self.process.kill)
+        late.start()
+        for line in self.process.stdout:
+            if found := re.search(r"Listening on http://127\.0\.0\.1:(\d+)", line):
+                late.cancel()
+                self.port = int(found[1])
+                threading.Thread(target=self.process.stdout.read, daemon=True).start()
                 return
-            except OSError:
-                time.sleep(0.05)
+        late.cancel()
         sys.exit("the service does not listen")
 
     def stop(self):
+        # Another program may get its port.
+        self.port = None
         self.process.kill()
         self.process.wait()
 
@@ -120,14 +120,18 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             return self.send(500, f"there is no fault {fault}".encode(), "text/plain")
         answer = None
         if fault not in NOT_FORWARDED:
+            port = self.service.port
+            if port is None:
+                # The service is down: so is its connection.
+                return self.cut()
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=HANG)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG)
                 left_out = ("host", "connection", "accept-encoding", "content-length")
                 headers = {name: value for name, value in self.headers.items() if name.lower() not in left_out}
                 connection.request(self.command, path, body or None, headers)
                 answer = connection.getresponse()
             except OSError:
-                # The service is down: so is its connection.
+                # It went down meanwhile.
                 return self.cut()
         try:
             self.answer(fault, answer)
@@ -155,7 +159,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             if fault == "cut-headers":
                 self.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/j")
             if fault == "hang":
-                time.sleep(HANG)
+                self.wait_until_the_client_has_gone()
             self.cut()
         elif answer.getheader("content-type", "").startswith("text/event-stream"):
             self.relay(fault, answer)
@@ -166,7 +170,7 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             self.begin(answer.status, answer.getheader("content-type"), None if fault == "cut-silently" else len(body))
             self.wfile.write(body[: len(body) // 2])
             if fault == "hang-body":
-                time.sleep(HANG)
+                self.wait_until_the_client_has_gone()
             self.cut()
 
     def relay(self, fault, answer):
@@ -181,7 +185,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             if fault == "-" or blocks <= 3:
                 self.wfile.write(block)
             elif fault == "hang-body":
-                time.sleep(HANG)
+                self.wait_until_the_client_has_gone()
+                break
             else:
                 self.wfile.write(block[: len(block) // 2])
                 break
@@ -201,6 +206,10 @@ class Proxy(http.server.BaseHTTPRequestHandler):
     def send(self, status, body, content_type):
         self.begin(status, content_type if body else None, len(body))
         self.wfile.write(body)
+
+    def wait_until_the_client_has_gone(self):
+        self.wfile.flush()
+        self.rfile.read()
 
     def cut(self):
         self.wfile.flush()

@@ -89,6 +89,7 @@ def everything_is_reached_by_keyboard(w):
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
     page.keyboard.press("/")
+    expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.type("my")
     expect(page.get_by_label("Search")).to_have_value("my")
     page.get_by_role("link", name="mydb:main").focus()

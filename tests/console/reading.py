@@ -23,6 +23,7 @@ def records_are_searched_as_one_types_and_filtered(w):
     open_console(page, s)
     expect(rows(page)).to_have_count(4)
     page.keyboard.press("/")
+    expect(page.get_by_label("Search")).to_be_focused()
     page.keyboard.type("BOOK")
     expect(rows(page)).to_have_count(2)
     page.get_by_label("State").select_option("error")
@@ -59,14 +60,17 @@ def what_changes_is_shown_without_a_reload(w):
     expect(rows(feed).first).to_contain_text("mydb:main head moved from t 1 to t 2")
     position = s.must("GET", "changes?after=0")["position"]
     expect(feed.locator("[data-test=position]")).to_have_text(str(position))
-    expect(feed.locator("[data-test=lag]")).to_contain_text("ms")
+    expect(feed.locator("[data-test=lag]")).to_have_text(re.compile(r"^\d+ (ms|s|min)$"))
     s.ledger("another")
     expect(page.get_by_role("row", name="another:main")).to_be_visible()
     s.must("DELETE", "records/another")
     expect(page.get_by_role("row", name="another:main")).to_have_count(0)
-    s.must("PUT", "leases/mydb", {"name": "index_lock", "holder": "indexer-7", "ttl_seconds": 2})
+    s.must("PUT", "leases/mydb", {"name": "index_lock", "holder": "indexer-7", "ttl_seconds": 300})
     expect(one.locator("[data-test=holder]")).to_have_text("indexer-7")
-    expect(one.get_by_role("timer")).to_have_text(re.compile(r"0:0\d left"))
+    expect(one.get_by_role("timer")).to_have_text(re.compile(r"[345]:\d\d left"))
+    # The same holder takes it again, for so short that it expires.
+    # lint: it is to expire
+    s.must("PUT", "leases/mydb", {"name": "index_lock", "holder": "indexer-7", "ttl_seconds": 1})
     expect(one.get_by_role("group", name="Lease")).to_contain_text("expired")
 
 
@@ -141,9 +145,9 @@ def after_the_service_restarts_the_page_goes_on_where_it_was(w):
     expect(link(page)).to_contain_text("Disconnected")
     s.start()
     s.push_head("mydb", 3)
-    expect(link(page)).to_contain_text("Live", timeout=20_000)
-    expect(page.locator("[data-test=mark-head]")).to_have_text("t 3", timeout=20_000)
-    expect(link(feed)).to_contain_text("Live", timeout=20_000)
+    expect(link(page)).to_contain_text("Live")
+    expect(page.locator("[data-test=mark-head]")).to_have_text("t 3")
+    expect(link(feed)).to_contain_text("Live")
     feed.get_by_label("Concern").select_option("head")
     expect(rows(feed)).to_have_count(3)
     expect(rows(feed).first).to_contain_text("t 2 to t 3")
@@ -203,7 +207,7 @@ def ten_thousand_records_draw_only_what_is_in_sight(w):
     create_many(s, 10_000)
     page = w.page()
     open_console(page, s)
-    expect(page.get_by_text("10000 records", exact=True)).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("10000 records", exact=True)).to_be_visible(timeout=180_000)
     drawn = page.evaluate("document.querySelectorAll('*').length")
     assert drawn < 1500, f"{drawn} elements"
     page.get_by_role("link", name="r/00000:main", exact=True).focus()
@@ -217,25 +221,5 @@ def ten_thousand_records_draw_only_what_is_in_sight(w):
     expect(page.get_by_role("link", name="r/00000:main", exact=True)).to_be_focused()
     page.get_by_label("Search").fill("r/0777")
     expect(rows(page)).to_have_count(10)
-    frames = page.evaluate(SCROLL)
-    print(f"    scrolling through 10,000 records: median frame {frames['median']:.0f} ms, longest {frames['longest']:.0f} ms")
     s.push_head("r/07773", 1)
     expect(page.get_by_role("row", name="r/07773:main").get_by_role("cell").nth(3)).to_have_text("1")
-
-
-SCROLL = """async () => {
-  const box = document.querySelector('.list-box');
-  const input = document.querySelector('input[type=search]');
-  const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set;
-  set.call(input, ''); input.dispatchEvent(new Event('input', {bubbles: true}));
-  await new Promise((done) => setTimeout(done, 300));
-  const frames = []; let last = performance.now();
-  for (let n = 0; n < 120; n += 1) {
-    box.scrollTop = (box.scrollHeight / 120) * n;
-    await new Promise(requestAnimationFrame);
-    const now = performance.now(); frames.push(now - last); last = now;
-  }
-  set.call(input, 'r/0777'); input.dispatchEvent(new Event('input', {bubbles: true}));
-  frames.sort((a, b) => a - b);
-  return {median: frames[60], longest: frames[119]};
-}"""

@@ -9,7 +9,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import socketserver
 import subprocess
 import threading
@@ -18,6 +17,28 @@ import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Seconds for what takes less than one on a machine that does nothing else.
+LONG = 120
+
+
+def own_address():
+    """Returns a loopback address that only this process uses: no other program gets a port of a service that is down for a moment."""
+    number = os.getpid()
+    return f"127.{64 + (number >> 16) % 64}.{(number >> 8) % 256}.{number % 256}"
+
+
+def line_of(process, pattern):
+    """Returns the match of the line for which one waits at the beginning of what a process prints."""
+    late = threading.Timer(LONG, process.kill)
+    late.start()
+    try:
+        for line in process.stdout:
+            if found := re.search(pattern, line):
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                return found
+    finally:
+        late.cancel()
+    raise AssertionError(f"{process.args[0]} did not start")
 
 
 def commit(number):
@@ -37,23 +58,17 @@ class Answer:
 class Service:
     """`nameservice serve` over a directory. It can be killed and started again at the same address."""
 
-    def __init__(self, program, folder, *arguments, port=0):
+    def __init__(self, program, folder, *arguments, host=None):
         self.program, self.folder, self.arguments = program, pathlib.Path(folder), arguments
-        self.process, self.port, self.token = None, port, None
+        self.host, self.process, self.port, self.token = host or own_address(), None, 0, None
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log = (self.folder.parent / f"{self.folder.name}.log").open("a")
         self.start()
 
     def start(self):
-        command = [self.program, "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.folder), *self.arguments]
+        command = [self.program, "serve", "--listen", f"{self.host}:{self.port}", "--data", str(self.folder), *self.arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        for line in self.process.stdout:
-            found = re.search(r"Listening on http://127\.0\.0\.1:(\d+)", line)
-            if found:
-                self.port = int(found[1])
-                threading.Thread(target=self.process.stdout.read, daemon=True).start()
-                return
-        raise AssertionError("the service did not start")
+        self.port = int(line_of(self.process, r"Listening on http://[\d.]+:(\d+)")[1])
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -61,12 +76,12 @@ class Service:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=60)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def call(self, method, path, body=None):
         headers = {"content-type": "application/json"}
@@ -75,7 +90,7 @@ class Service:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + "/v1/" + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=30) as response:
+            with urllib.request.urlopen(request, timeout=60) as response:
                 text = response.read()
                 return Answer(response.status, json.loads(text) if text else None)
         except urllib.error.HTTPError as error:
@@ -120,26 +135,16 @@ class Issuer:
 class Provider:
     """An OpenID provider, for which everyone is who they say they are. Its keys are in `keys`."""
 
-    def __init__(self, folder, redirect, seconds=600):
+    def __init__(self, folder, redirect):
         self.keys = pathlib.Path(folder) / "provider.json"
         program = ROOT / "tests/console/provider/provider.mjs"
-        environment = {**os.environ, "TOKEN_SECONDS": str(seconds)}
         command = ["node", str(program), str(self.keys), redirect]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
-        line = self.process.stdout.readline()
-        assert line.startswith("issuer "), f"the provider did not start: {line}"
-        self.url = line.split()[1]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.url = line_of(self.process, r"^issuer (\S+)")[1]
 
     def stop(self):
         self.process.kill()
         self.process.wait()
-
-
-def free_port():
-    """Returns a port that nothing listens on."""
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
 
 
 class Proxy:
@@ -156,7 +161,7 @@ class Proxy:
                     self.end_headers()
                     return
                 length = int(self.headers.get("content-length") or 0)
-                connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+                connection = http.client.HTTPConnection(service.host, service.port, timeout=60)
                 headers = {k: v for k, v in self.headers.items() if k.lower() not in ("host", "connection")}
                 connection.request(self.command, self.path[len(prefix):], self.rfile.read(length), headers)
                 response = connection.getresponse()

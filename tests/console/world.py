@@ -2,19 +2,26 @@
 
 import pathlib
 import tempfile
+import time
 import urllib.parse
 
 from playwright.sync_api import expect
 
-from service import Provider, Service
+from service import LONG, Provider, Service
 
-TESTS = []
+TESTS, REPORTS = [], []
 PHONE = {"width": 390, "height": 780}
 DESK = {"width": 1280, "height": 860}
 
 
 def test(function):
     TESTS.append(function)
+    return function
+
+
+def report(function):
+    """Prints figures, which are no verdict: they depend on the machine."""
+    REPORTS.append(function)
     return function
 
 
@@ -26,8 +33,8 @@ class World:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="console-test-"))
         self.services, self.providers, self.contexts, self.faults = [], [], [], []
 
-    def service(self, *arguments, port=0):
-        service = Service(self.program, self.folder / str(len(self.services)), *arguments, port=port)
+    def service(self, *arguments, **options):
+        service = Service(self.program, self.folder / str(len(self.services)), *arguments, **options)
         self.services.append(service)
         return service
 
@@ -39,7 +46,7 @@ class World:
     def page(self, viewport=DESK, scheme="light", expected=()):
         """A page of a user of their own. `expected` are texts of console messages that are part of the test."""
         context = self.browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         context.add_init_script(
             "addEventListener('securitypolicyviolation', (e) => console.error('violates the policy: ' + e.violatedDirective));"
         )
@@ -117,6 +124,13 @@ def submit(page, name):
 
 def done(page):
     expect(dialog(page)).to_have_count(0)
+
+
+def wait_until(page, condition, what):
+    deadline = time.monotonic() + LONG
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {LONG} seconds: {what}"
+        page.wait_for_timeout(20)
 
 
 def rows(page):

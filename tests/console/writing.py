@@ -2,12 +2,11 @@
 
 import contextlib
 import re
-import time
 
 from playwright.sync_api import expect
 
 from service import commit
-from world import choose, create, dialog, done, open_console, push, record_of, submit, test
+from world import choose, create, dialog, done, open_console, push, record_of, submit, test, wait_until
 
 
 @test
@@ -169,9 +168,7 @@ def of_two_browsers_one_wins_and_the_other_is_shown_both_values(w):
     with held_back(pages):
         for page in pages:
             submit(page, "Push head")
-    deadline = time.monotonic() + 10
-    while sum(dialog(page).count() == 0 for page in pages) != 1 and time.monotonic() < deadline:
-        pages[0].wait_for_timeout(50)
+    wait_until(pages[0], lambda: any(dialog(page).count() == 0 for page in pages), "one of them wins")
     winner = next(n for n, page in enumerate(pages) if dialog(page).count() == 0)
     loser = pages[1 - winner]
     stored = {"id": commit(f"browser {winner}"), "t": 2}
@@ -200,10 +197,7 @@ def held_back(pages):
     for page in pages:
         page.route("**/v1/heads/**", lambda route: held.append(route))
     yield
-    deadline = time.monotonic() + 10
-    while len(held) < len(pages) and time.monotonic() < deadline:
-        pages[0].wait_for_timeout(20)
-    assert len(held) == len(pages), "each browser pushes once"
+    wait_until(pages[0], lambda: len(held) == len(pages), "each browser pushes once")
     for route in held:
         route.continue_()
     for page in pages:
@@ -248,11 +242,12 @@ def an_action_on_a_record_that_has_moved_meanwhile_is_not_sent(w):
     pushed = []
 
     def overtake(route):
-        # When the form is sent, the page reads the record again, which changes at that moment.
-        if not pushed:
+        # When the form is sent, the page reads the record again, which changes at that moment. A slow page may still read it for itself.
+        if not pushed and page.evaluate("window.isSent"):
             pushed.append(s.push_head("mydb", 2))
         route.continue_()
 
+    page.evaluate("document.addEventListener('submit', () => (window.isSent = true), true)")
     page.route("**/v1/records/mydb*", overtake)
     submit(page, "Purge")
     overtaken = dialog(page).get_by_role("alert", name="Overtaken")

@@ -10,6 +10,7 @@ import uuid
 
 import httpx
 import pytest
+from conftest import LONG
 
 from nameservice_client import (
     AlreadyExists,
@@ -60,7 +61,7 @@ class Cutting(httpx.HTTPTransport):
 
 
 def through(names, transport, **options):
-    return Nameservice(names._url, transport=transport, **options)
+    return Nameservice(names._url, transport=transport, **{**LONG, **options})
 
 
 def test_a_new_ledger_is_unborn(names, address):
@@ -125,16 +126,19 @@ def test_a_lost_answer_is_repeated_and_applied_once(names, address):
     assert [change["concern"] for change in names.history_list(address)["changes"]].count("head") == 1
 
 
-def test_a_write_whose_answers_are_all_lost_is_unknown(names, address):
+def test_a_write_whose_answers_are_all_lost_is_unknown(names, address, three_attempts):
+    lost = Cutting(-1)
     with pytest.raises(OutcomeUnknown):
-        through(names, Cutting(-1), deadline=1).head_push(address, {"expected": UNBORN, "new": head(1)})
+        through(names, lost).head_push(address, {"expected": UNBORN, "new": head(1)})
+    assert len(lost.sent) == 3
     assert names.record_get(address)["head"] == head(1)
 
 
-def test_a_gateway_that_fails_leaves_a_write_unknown(names, address):
+def test_a_gateway_that_fails_leaves_a_write_unknown(names, address, three_attempts):
     bad = Cutting(-1, before=True, answer=(502, {"message": "Bad Gateway"}))
     with pytest.raises(OutcomeUnknown):
-        through(names, bad, deadline=0.2).head_push(address, {"expected": UNBORN, "new": head(1)})
+        through(names, bad).head_push(address, {"expected": UNBORN, "new": head(1)})
+    assert len(bad.sent) == 3
 
 
 @pytest.mark.parametrize(
@@ -191,20 +195,24 @@ def test_after_a_lost_attempt_only_a_decision_of_the_service_is_certain(names, s
     assert after.status == status
 
 
-def test_a_service_that_is_unavailable_has_written_nothing(names, address):
+def test_a_service_that_is_unavailable_has_written_nothing(names, address, three_attempts):
     problem = {"type": "https://nameservice.dev/problems/unavailable", "status": 503, "detail": "later"}
+    later = Cutting(-1, before=True, answer=(503, problem))
     with pytest.raises(Unavailable):
-        through(names, Cutting(-1, before=True, answer=(503, problem)), deadline=0.2).head_push(address, {"new": head(1)})
+        through(names, later).head_push(address, {"new": head(1)})
+    assert len(later.sent) == 3
 
 
-def test_a_read_whose_answers_are_lost_is_unavailable(names, address):
+def test_a_read_whose_answers_are_lost_is_unavailable(names, address, three_attempts):
+    lost = Cutting(-1)
     with pytest.raises(Unavailable):
-        through(names, Cutting(-1), deadline=1).record_get(address)
+        through(names, lost).record_get(address)
+    assert len(lost.sent) == 3
 
 
 def test_writers_that_conflict_all_succeed_in_the_end(names, address):
     def write(n):
-        with Nameservice(names._url) as own:
+        with Nameservice(names._url, **LONG) as own:
             own.update_head(address, lambda stored: {"id": cid(n), "t": stored["t"] + 1}, attempts=50)
 
     writers = [threading.Thread(target=write, args=(n,)) for n in range(8)]
@@ -360,16 +368,33 @@ def test_a_number_of_any_size_is_written_as_it_was_read(names, address):
     assert names.record_get(address)["config"]["payload"] == {"numbers": numbers, "changed": True}
 
 
-def test_a_lease_is_refreshed_while_the_block_runs(names, address):
-    with names.lease(address, "index_lock", "one", ttl_seconds=1) as lease:
+class Due(threading.Event):
+    """Waits for no time, and keeps how many seconds it was to wait."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = []
+
+    def wait(self, timeout=None):
+        self.waits.append(timeout)
+        return super().wait(0.01)
+
+
+def test_a_lease_is_refreshed_at_a_third_of_its_duration_while_the_block_runs(names, address):
+    kept = names.lease(address, "index_lock", "one", ttl_seconds=60)
+    kept._ended = due = Due()
+    with kept as lease:
         # The first is the creation, the second the lease.
         change = next(itertools.islice(names.events(after=0, address=[address], concern=["status"]), 5, None))
         assert change["payload"]["index_lock"]["holder"] == "one"
         lease.check()
+    assert set(due.waits) == {20}
 
 
 def test_a_lease_that_others_take_is_lost_and_its_pushes_are_rejected(names, address):
-    with names.lease(address, "index_lock", "one", ttl_seconds=1) as lease:
+    kept = names.lease(address, "index_lock", "one", ttl_seconds=60)
+    kept._ended = Due()
+    with kept as lease:
         # Another process with the same holder name takes the lease over.
         names.lease_acquire(address, {"name": "index_lock", "holder": "one", "ttl_seconds": 60})
         with pytest.raises(LeaseLost):

@@ -12,6 +12,7 @@ import uuid
 
 import httpx
 import pytest
+from conftest import LONG
 
 from nameservice_client import (
     Followed,
@@ -27,6 +28,8 @@ from nameservice_client import (
 URL = os.environ.get("FAULTS_URL", "")
 pytestmark = pytest.mark.skipif(not URL, reason="FAULTS_URL is not set")
 UNBORN = {"id": None, "t": 0}
+# Longer than a test may take.
+NEVER = {"timeout": 900, "deadline": 1800}
 
 
 def head(n):
@@ -38,18 +41,33 @@ class Faulty:
     """A client that meets the faults of a plan."""
 
     def __init__(self, plan, **options):
-        self.name = uuid.uuid4().hex
-        self.names = Nameservice(f"{URL}/{self.name}/{plan}", **options)
+        self.name, self.plan = uuid.uuid4().hex, plan.split(",")
+        self.names = Nameservice(f"{URL}/{self.name}/{plan}", **{**LONG, **options})
 
     @property
     def requests(self):
-        return httpx.get(f"{URL}/requests/{self.name}").json()
+        return httpx.get(f"{URL}/requests/{self.name}", timeout=60).json()
+
+    def assert_met(self):
+        """Asserts that the plan was met, and that one request without a fault followed.
+
+        Where a fault hangs, the client is not patient: a request that the machine held up was then repeated, too.
+        """
+        met = [request["fault"] for request in self.requests]
+        planned = [*self.plan, "-"]
+        assert met[: len(planned)] == planned
+        assert len(met) == len(planned) or self.plan[0].startswith("hang"), met
+
+
+def patience(fault):
+    """How many seconds a client waits for an answer, or for the next event: long, unless it never comes."""
+    return 1 if fault.startswith("hang") else LONG["timeout"]
 
 
 @pytest.fixture
 def sound():
     """A client without faults."""
-    with Nameservice(f"{URL}/sound/-") as names:
+    with Nameservice(f"{URL}/sound/-", **LONG) as names:
         yield names
 
 
@@ -63,9 +81,9 @@ def ledger(sound):
     ["lost", "cut-headers", "cut-body", "cut-silently", "hang", "hang-body", "unavailable", "gateway", "outcome-unknown"],
 )
 def test_a_write_is_applied_once_through_every_fault(sound, ledger, fault):
-    faulty = Faulty(f"{fault},{fault}", timeout=0.5)
+    faulty = Faulty(f"{fault},{fault}", timeout=patience(fault))
     assert faulty.names.head_push(ledger, {"expected": UNBORN, "new": head(1)})["status"] == "updated"
-    assert [request["fault"] for request in faulty.requests] == [fault, fault, "-"]
+    faulty.assert_met()
     keys = {request["key"] for request in faulty.requests}
     assert len(keys) == 1 and None not in keys
     assert [change["concern"] for change in sound.history_list(ledger)["changes"]].count("head") == 1
@@ -75,7 +93,9 @@ def test_a_write_is_applied_once_through_every_fault(sound, ledger, fault):
     "fault", ["lost", "cut-headers", "cut-body", "cut-silently", "hang", "hang-body", "unavailable", "gateway"]
 )
 def test_a_read_is_repeated_through_every_fault(ledger, fault):
-    assert Faulty(f"{fault},{fault}", timeout=0.5).names.record_get(ledger)["head"] == UNBORN
+    faulty = Faulty(f"{fault},{fault}", timeout=patience(fault))
+    assert faulty.names.record_get(ledger)["head"] == UNBORN
+    faulty.assert_met()
 
 
 def test_a_write_that_is_lost_is_known_again_after_a_restart(sound, ledger):
@@ -89,10 +109,8 @@ def test_a_write_that_is_lost_is_known_again_after_a_restart(sound, ledger):
 
 @pytest.mark.parametrize("fault", ["hang", "hang-body"])
 def test_a_call_ends_with_its_deadline(ledger, fault):
-    begun = time.monotonic()
     with pytest.raises(Unavailable):
-        Faulty(f"{fault}*", deadline=1).names.record_get(ledger)
-    assert time.monotonic() - begun < 3
+        Faulty(f"{fault}*", **{**NEVER, "deadline": 1}).names.record_get(ledger)
 
 
 def test_an_attempt_ends_with_its_timeout_though_there_is_always_something_to_read(ledger):
@@ -102,25 +120,25 @@ def test_an_attempt_ends_with_its_timeout_though_there_is_always_something_to_re
             yield b" "
 
     transport = httpx.MockTransport(lambda request: httpx.Response(200, content=drip()))
-    begun = time.monotonic()
     with pytest.raises(Unavailable):
         Nameservice(URL, deadline=1, transport=transport).record_get(ledger)
-    assert time.monotonic() - begun < 3
 
 
-def test_a_write_that_the_service_never_decides_on_is_unknown_with_its_key(sound, ledger):
-    faulty = Faulty("cut-body*", deadline=1)
+def test_a_write_that_the_service_never_decides_on_is_unknown_with_its_key(sound, ledger, three_attempts):
+    faulty = Faulty("cut-body*")
     with pytest.raises(OutcomeUnknown) as unknown:
         faulty.names.head_push(ledger, {"expected": UNBORN, "new": head(1)})
     key = unknown.value.idempotency_key
-    assert {request["key"] for request in faulty.requests} == {key}
+    assert [request["key"] for request in faulty.requests] == [key] * 3
     again = sound.head_push(ledger, {"expected": UNBORN, "new": head(1)}, idempotency_key=key)
     assert (again["status"], again["replayed"]) == ("updated", True)
 
 
-def test_a_service_that_is_unavailable_has_written_nothing(sound, ledger):
+def test_a_service_that_is_unavailable_has_written_nothing(sound, ledger, three_attempts):
+    faulty = Faulty("unavailable*")
     with pytest.raises(Unavailable):
-        Faulty("unavailable*", deadline=0.5).names.head_push(ledger, {"new": head(1)})
+        faulty.names.head_push(ledger, {"new": head(1)})
+    assert len(faulty.requests) == 3
     assert sound.record_get(ledger)["head"] == UNBORN
 
 
@@ -142,13 +160,13 @@ def test_a_wait_whose_second_request_fails_leaves_no_lease(sound, ledger):
 
 
 def test_the_end_of_a_block_does_not_wait_for_a_refresh(ledger):
-    faulty = Faulty("-,hang,-")
+    faulty = Faulty("-,hang,-", **NEVER)
+    # lint: its refresh is to be soon, and whether it is lost meanwhile makes no difference
     lease = faulty.names.lease(ledger, "index_lock", ttl_seconds=3).__enter__()
     while len(faulty.requests) < 2:
         time.sleep(0.05)
-    begun = time.monotonic()
     lease.__exit__()
-    assert time.monotonic() - begun < 2
+    assert [request["fault"] for request in faulty.requests] == ["-", "hang", "-"]
 
 
 @pytest.mark.parametrize("fault", ["lost", "cut-headers", "cut-body", "hang-body", "unavailable", "gateway"])
@@ -156,25 +174,25 @@ def test_events_are_complete_through_every_fault(sound, ledger, fault):
     _, after = sound.snapshot()
     for n in range(1, 10):
         sound.head_push(ledger, {"new": head(n)})
-    faulty = Faulty(f"{fault},{fault}", silence=0.5)
+    faulty = Faulty(f"{fault},{fault}", silence=patience(fault))
     seen = []
     for change in faulty.names.events(after=after, address=[ledger], concern=["head"]):
         seen.append(change["watermark"])
         if len(seen) == 9:
             break
     assert seen == list(range(1, 10))
-    assert len(faulty.requests) == 3
+    faulty.assert_met()
     if fault in ("cut-body", "hang-body"):
         # It goes on where it was, not where it began.
-        assert len({request["path"] for request in faulty.requests}) == 3
+        assert len({request["path"] for request in faulty.requests[:3]}) == 3
 
 
 def test_a_stream_that_falls_silent_is_opened_again(sound, ledger):
     _, after = sound.snapshot()
     sound.head_push(ledger, {"new": head(1)})
-    faulty = Faulty("hang", silence=0.5)
+    faulty = Faulty("hang", silence=patience("hang"))
     assert next(faulty.names.events(after=after, address=[ledger]))["watermark"] == 1
-    assert len(faulty.requests) == 2
+    faulty.assert_met()
 
 
 @pytest.mark.parametrize(
@@ -243,10 +261,10 @@ def test_a_url_or_a_token_that_cannot_be_used_is_an_error_at_once_and_is_not_sho
 
 
 def test_a_key_that_cannot_be_sent_is_an_error_at_once(ledger):
-    begun = time.monotonic()
+    faulty = Faulty("-")
     with pytest.raises(ValueError):
-        Nameservice(f"{URL}/sound/-").head_push(ledger, {"new": head(1)}, idempotency_key="a\nb")
-    assert time.monotonic() - begun < 1
+        faulty.names.head_push(ledger, {"new": head(1)}, idempotency_key="a\nb")
+    assert faulty.requests == []
 
 
 def test_the_user_of_a_url_is_sent_and_in_no_message():

@@ -1,7 +1,8 @@
 /** The client against a running service: NAMESERVICE_URL. */
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
-import { test } from "node:test";
+import { once } from "node:events";
+import { test, type TestContext } from "node:test";
 import {
   AlreadyExists,
   Conflict,
@@ -23,9 +24,10 @@ import {
   type Head,
   type Lease,
 } from "../src/index.js";
+import { LONG, threeAttempts, timeout } from "./support.js";
 
 const URL = process.env["NAMESERVICE_URL"]!;
-const names = new Nameservice({ url: URL });
+const names = new Nameservice({ url: URL, ...LONG });
 const UNBORN = { id: null, t: 0 };
 
 function cid(n: number): string {
@@ -108,7 +110,7 @@ test("rejections have their errors", async () => {
 test("a lost answer is repeated and applied once", async () => {
   const address = await ledger();
   const { sent, send } = cutting(2);
-  const { data } = await pushHead(new Nameservice({ url: URL, fetch: send }), address, UNBORN, 1);
+  const { data } = await pushHead(new Nameservice({ url: URL, ...LONG, fetch: send }), address, UNBORN, 1);
   assert.equal(data?.status, "updated");
   assert.equal(sent.length, 3);
   assert.equal(new Set(sent.map((request) => request.headers.get("idempotency-key"))).size, 1);
@@ -116,17 +118,19 @@ test("a lost answer is repeated and applied once", async () => {
   assert.equal(history.data?.changes.length, 1);
 });
 
-test("a write whose answers are all lost is unknown", async () => {
+test("a write whose answers are all lost is unknown", async (context) => {
   const address = await ledger();
-  const { send } = cutting(Infinity);
-  await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, deadline: 1 }), address, UNBORN, 1), OutcomeUnknown);
+  const { sent, send } = cutting(Infinity);
+  await assert.rejects(pushHead(new Nameservice({ url: URL, ...threeAttempts(context, send) }), address, UNBORN, 1), OutcomeUnknown);
+  assert.equal(sent.length, 3);
   assert.deepEqual((await names.record(address)).head, head(1));
 });
 
-test("a gateway that fails leaves a write unknown", async () => {
+test("a gateway that fails leaves a write unknown", async (context) => {
   const address = await ledger();
-  const { send } = cutting(Infinity, { before: true, answer: () => new Response("Bad Gateway", { status: 502 }) });
-  await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, deadline: 0.2 }), address, UNBORN, 1), OutcomeUnknown);
+  const { sent, send } = cutting(Infinity, { before: true, answer: () => new Response("Bad Gateway", { status: 502 }) });
+  await assert.rejects(pushHead(new Nameservice({ url: URL, ...threeAttempts(context, send) }), address, UNBORN, 1), OutcomeUnknown);
+  assert.equal(sent.length, 3);
 });
 
 test("after a lost attempt only a decision of the service is certain", async () => {
@@ -162,17 +166,19 @@ test("after a lost attempt only a decision of the service is certain", async () 
   }
 });
 
-test("a service that is unavailable has written nothing", async () => {
+test("a service that is unavailable has written nothing", async (context) => {
   const address = await ledger();
   const problem = { type: "https://nameservice.dev/problems/unavailable", status: 503, detail: "later" };
-  const { send } = cutting(Infinity, { before: true, answer: () => Response.json(problem, { status: 503 }) });
-  await assert.rejects(pushHead(new Nameservice({ url: URL, fetch: send, deadline: 0.2 }), address, UNBORN, 1), Unavailable);
+  const { sent, send } = cutting(Infinity, { before: true, answer: () => Response.json(problem, { status: 503 }) });
+  await assert.rejects(pushHead(new Nameservice({ url: URL, ...threeAttempts(context, send) }), address, UNBORN, 1), Unavailable);
+  assert.equal(sent.length, 3);
 });
 
-test("a read whose answers are lost is unavailable", async () => {
+test("a read whose answers are lost is unavailable", async (context) => {
   const address = await ledger();
-  const { send } = cutting(Infinity);
-  await assert.rejects(new Nameservice({ url: URL, fetch: send, deadline: 1 }).record(address), Unavailable);
+  const { sent, send } = cutting(Infinity);
+  await assert.rejects(new Nameservice({ url: URL, ...threeAttempts(context, send) }).record(address), Unavailable);
+  assert.equal(sent.length, 3);
 });
 
 test("writers that conflict all succeed in the end", async () => {
@@ -267,9 +273,22 @@ test("a lease is held while the work runs and released after it", async () => {
   assert.equal((await names.record(address)).status?.payload["state"], "ready");
 });
 
-test("a lease is refreshed while the work runs", async () => {
+/** Makes the refreshes of a lease of 60 seconds due immediately, and returns how many there were. */
+function refreshImmediately(context: TestContext) {
+  const real = setTimeout;
+  let refreshes = 0;
+  context.mock.method(globalThis, "setTimeout", (work: () => void, milliseconds: number) => {
+    if (milliseconds !== 20_000) return real(work, milliseconds);
+    refreshes += 1;
+    return real(work, 10);
+  });
+  return () => refreshes;
+}
+
+test("a lease is refreshed at a third of its duration while the work runs", { timeout }, async (context) => {
   const address = await ledger();
-  await names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 1 }, async (lease) => {
+  const refreshes = refreshImmediately(context);
+  await names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 60 }, async (lease) => {
     let changes = 0;
     // The first is the creation, the second the lease.
     for await (const change of names.events({ after: 0, address: [address], concern: ["status"] })) {
@@ -278,19 +297,21 @@ test("a lease is refreshed while the work runs", async () => {
     }
     lease.check();
   });
+  assert(refreshes() >= 4);
 });
 
-test("a lease that others take is lost and its pushes are rejected", async () => {
+test("a lease that others take is lost and its pushes are rejected", { timeout }, async (context) => {
   const address = await ledger();
   let lost: Lease | undefined;
-  const work = names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 1 }, async (lease) => {
+  refreshImmediately(context);
+  const work = names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 60 }, async (lease) => {
     lost = lease;
     // Another process with the same holder name takes the lease over.
     const body = { name: "index_lock", holder: "one", ttl_seconds: 60 };
     await names.api.PUT("/v1/leases/{address}", { params: { path: { address } }, body });
     const push = { new: head(1), lease: lease.claim };
     await assert.rejects(names.api.PUT("/v1/indexes/{address}", { params: { path: { address } }, body: push }), LeaseLost);
-    await new Promise((resolve) => lease.signal.addEventListener("abort", resolve));
+    if (!lease.signal.aborted) await once(lease.signal, "abort");
   });
   await assert.rejects(work, LeaseLost);
   assert(lost?.signal.aborted);
@@ -403,7 +424,7 @@ test("an answer that breaks off in its body is asked for again, and applied once
     });
     return new Response(broken, { status: response.status, headers: { "content-type": "application/json" } });
   };
-  const { data } = await pushHead(new Nameservice({ url: URL, fetch: send }), address, UNBORN, 1);
+  const { data } = await pushHead(new Nameservice({ url: URL, ...LONG, fetch: send }), address, UNBORN, 1);
   assert.equal(data?.status, "updated");
   assert.equal(data?.replayed, true);
 });
@@ -415,7 +436,8 @@ test("a service that accepts and never answers is given up, and asked again", as
     if (silent-- <= 0) return fetch(request);
     return new Promise<Response>((_, reject) => request.signal.addEventListener("abort", () => reject(request.signal.reason as Error)));
   };
-  const service = new Nameservice({ url: URL, fetch: send, timeout: 0.5 });
+  // Short for the request that is never answered alone: another that takes as long is repeated.
+  const service = new Nameservice({ url: URL, fetch: send, timeout: 0.5, deadline: LONG.deadline });
   const { data } = await pushHead(service, address, UNBORN, 1);
   assert.equal(data?.status, "updated");
 });

@@ -1,6 +1,6 @@
-// An OpenID provider: node provider.mjs KEYS REDIRECT_URI [PORT]. It writes its public keys to the file KEYS, and prints its issuer when it
-// listens. Whoever signs in is taken for who they say they are; the scope `nameservice:write` is granted to all but those called reader….
-// Access tokens are JSON Web Tokens for the resource `nameservice`, and live for the seconds in TOKEN_SECONDS.
+// An OpenID provider: node provider.mjs KEYS REDIRECT_URIS [PORT]. It writes its public keys to the file KEYS, and prints its issuer when it
+// listens. The redirect URIs are at 127.0.0.1 without a port, which is any then (RFC 8252, 7.3). Whoever signs in is taken for who they say they are; the scope `nameservice:write` is granted to all but those called reader….
+// Access tokens are JSON Web Tokens for the resource `nameservice`, and live for ten minutes.
 
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -10,7 +10,7 @@ import Provider from 'oidc-provider';
 const [keys, redirect, port = '0'] = process.argv.slice(2);
 const RESOURCE = 'urn:nameservice';
 const SCOPES = 'nameservice:read nameservice:write nameservice:admin';
-const lifetime = Number(process.env.TOKEN_SECONDS ?? 600);
+const lifetime = 600;
 
 const pair = await generateKeyPair('RS256', { extractable: true });
 const name = { kid: 'k', use: 'sig', alg: 'RS256' };
@@ -34,7 +34,7 @@ const provider = new Provider(issuer, {
   jwks: { keys: [{ ...(await exportJWK(pair.privateKey)), ...name }] },
   cookies: { keys: ['of the test'] },
   scopes: ['openid', 'offline_access'],
-  clientBasedCORS: (context, origin) => redirect.split(' ').some((url) => new URL(url).origin === origin),
+  clientBasedCORS: (context, origin) => redirect.split(' ').some((url) => new URL(url).hostname === new URL(origin).hostname),
   pkce: { required: () => true },
   issueRefreshToken: async () => true,
   ttl: { AccessToken: lifetime, IdToken: 600, Interaction: 600, Session: 3600, Grant: 3600, RefreshToken: 3600 },

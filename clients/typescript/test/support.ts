@@ -1,0 +1,22 @@
+/** What the tests have in common. */
+import type { TestContext } from "node:test";
+import type { NameserviceOptions } from "../src/index.js";
+
+/** Seconds, far longer than a sound service holds up a request, and a busy machine, too. */
+export const LONG = { timeout: 60, deadline: 120 };
+/** Milliseconds: a test that hangs fails under its name. */
+export const timeout = 300_000;
+
+/** Options for three attempts: each takes a third of the call's deadline by the client's clock, which nothing else moves. */
+export function threeAttempts(context: TestContext, send: (request: Request) => Promise<Response> = fetch): NameserviceOptions {
+  let now = 0;
+  context.mock.method(performance, "now", () => now);
+  const timed = async (request: Request) => {
+    try {
+      return await send(request);
+    } finally {
+      now += (LONG.deadline * 1000) / 3;
+    }
+  };
+  return { ...LONG, fetch: timed };
+}
