@@ -18,6 +18,7 @@ import glob
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import signal
@@ -32,6 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULT_URL = "http://127.0.0.1:8080"
 FENCE = re.compile(r"^(\s*)```(\w*)")
 NOTE = re.compile(r"^\s*<!-- (not run|exit|file|needs): (.*) -->$")
+# How long a service may take to start, or a block to run, on a busy machine.
+LONG = 240
 HAS = set(os.environ.get("DOCS_HAS", "").split(","))
 OWN_PATH = re.compile(r"^(?:shared|functions|cli|infra|events|tests|docs|\.ci|\.cargo)/[\w./*-]*$")
 
@@ -223,6 +226,14 @@ def check_routes(pages, url):
         wrong(page.path, f"there is no route {route}")
 
 
+def free_port():
+    """A port that stays free until its program has started: systems give those from 32,768 on to whoever asks for any."""
+    while True:
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("", port := random.randrange(10_000, 30_000)))
+            return port
+
+
 class Service:
     """`nameservice serve --memory` on a port of its own, and a folder where `nameservice` is a command."""
 
@@ -230,10 +241,7 @@ class Service:
         self.folder = tempfile.TemporaryDirectory()
         os.symlink(program, f"{self.folder.name}/nameservice")
         # The others are for services that a page starts.
-        with socket.socket() as free, socket.socket() as second, socket.socket() as other:
-            for listener in (free, second, other):
-                listener.bind(("127.0.0.1", 0))
-            port, self.second_port, self.other = (each.getsockname()[1] for each in (free, second, other))
+        port, self.second_port, self.other = free_port(), free_port(), free_port()
         self.groups = []
         self.url = f"http://127.0.0.1:{port}"
         self.log = open(f"{self.folder.name}/log", "w")
@@ -242,13 +250,12 @@ class Service:
         )
 
     def __enter__(self):
-        for _ in range(600):
+        end = time.monotonic() + LONG
+        while self.process.poll() is None and time.monotonic() < end:
             try:
                 urllib.request.urlopen(f"{self.url}/v1/health").close()
                 return self
             except OSError:
-                if self.process.poll() is not None:
-                    break
                 time.sleep(0.1)
         sys.exit("the service did not start: " + pathlib.Path(self.log.name).read_text())
 
@@ -270,7 +277,7 @@ class Service:
         script = self.own(script).replace("localhost:8443", f"localhost:{self.second_port}")
         # In a group of its own: what it starts in the background ends with the page.
         block = subprocess.Popen(
-            ["timeout", "60", "bash", "-euo", "pipefail", "-c", script],
+            ["timeout", str(LONG), "bash", "-euo", "pipefail", "-c", script],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.folder.name,
             start_new_session=True,
         )

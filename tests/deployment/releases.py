@@ -10,6 +10,7 @@ accept it as the base of its own writes, and show one feed.
 import contextlib
 import json
 import pathlib
+import random
 import socket
 import subprocess
 import sys
@@ -26,17 +27,27 @@ def head(t):
     return {"id": CID[t], "t": t}
 
 
+# How long anything may take on a busy machine.
+LONG = 120
+
+
+def free_port():
+    """A port that stays free until its program has started: systems give those from 32,768 on to whoever asks for any."""
+    while True:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port := random.randrange(10_000, 30_000)))
+            return port
+
+
 class Release:
     """A release that serves the table."""
 
     def __init__(self, name, program, endpoint, table, folder):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         self.name, self.url, self.log = name, f"http://127.0.0.1:{port}", folder / f"{name}.log"
         command = [program, "serve", "--endpoint-url", endpoint, "--table", table, "--listen", f"127.0.0.1:{port}"]
         self.process = subprocess.Popen(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=self.log.open("wb"), stderr=subprocess.STDOUT)
-        end = time.monotonic() + 60
+        end = time.monotonic() + LONG
         while not self.answers():
             assert self.process.poll() is None and time.monotonic() < end, f"{name} does not serve:\n{self.log.read_text()[-3000:]}"
             time.sleep(0.2)
@@ -50,7 +61,7 @@ class Release:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method, headers={"content-type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:
+            with urllib.request.urlopen(request, timeout=LONG) as response:
                 text, status = response.read(), response.status
         except urllib.error.HTTPError as error:
             text, status = error.read(), error.code
@@ -63,7 +74,7 @@ class Release:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(LONG)
 
 
 def write(release, name):
@@ -97,7 +108,7 @@ def continue_(release, name, token):
 
 def feed(release, addresses):
     """All changes of the feed, once those of the addresses' heads are there."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while True:
         changes, position = [], 0
         while True:

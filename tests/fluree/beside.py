@@ -30,6 +30,8 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AW
 VALUE = "http://example.org/value"
 # How many commits each of three processes makes.
 COMMITS = 12
+# The one deadline of what is waited for, in seconds.
+LONG = 120
 # What is no commit and no index root of Fluree's.
 FOREIGN = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
 
@@ -140,7 +142,7 @@ class Service:
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(LONG)
         self.log.close()
 
     def kill(self):
@@ -149,7 +151,7 @@ class Service:
         self.log.close()
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=LONG) as answer:
             return json.load(answer)
 
     def heads(self, address):
@@ -440,7 +442,7 @@ def foreign_ids(place):
                     f"{service.url}/v1/{path}/books", data=body, method="PUT", headers={"content-type": "application/json"}
                 )
                 try:
-                    urllib.request.urlopen(request, timeout=30)
+                    urllib.request.urlopen(request, timeout=LONG)
                     raise AssertionError(f"{path} takes {FOREIGN}")
                 except urllib.error.HTTPError as error:
                     assert (error.code, json.load(error)["type"].rsplit("/", 1)[1]) == (422, "not-fluree")
@@ -480,7 +482,7 @@ def main():
     os.environ.update(CREDENTIALS)
     program = str(pathlib.Path(program).resolve())
     with contextlib.suppress(urllib.error.HTTPError):
-        urllib.request.urlopen(urllib.request.Request(f"{s3}/{BUCKET}", method="PUT"), timeout=30)
+        urllib.request.urlopen(urllib.request.Request(f"{s3}/{BUCKET}", method="PUT"), timeout=LONG)
     print(f"Fluree {fluree.__version__}", flush=True)
     for kind in kinds or ["directory", "bucket", "table"]:
         print(f"{kind}", flush=True)
