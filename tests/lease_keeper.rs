@@ -141,8 +141,8 @@ async fn a_refresh_that_fails_is_repeated_each_second_until_one_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn work_continues_while_the_store_fails_or_is_silent_until_the_lease_has_expired() {
-    let cases: [(fn(u64) -> Answers, Vec<u64>); 2] =
-        [(|_| Answers::WithAnError, (10..30).collect()), (|_| Answers::Never, vec![10])];
+    type At = fn(u64) -> Answers;
+    let cases: [(At, Vec<u64>); 2] = [(|_| Answers::WithAnError, (10..30).collect()), (|_| Answers::Never, vec![10])];
     for (answers, refreshes) in cases {
         let (leases, ticks) = (Leases::that_answer(answers), AtomicU64::new(0));
         let ran = hold(&leases, |_| async {
