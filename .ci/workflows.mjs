@@ -19,9 +19,9 @@ for (const file of files) {
 
 const steps = execFileSync(".ci/run", ["--list"], { encoding: "utf8" }).match(/^\S+/gm);
 const workflow = readFileSync(".github/workflows/ci.yml", "utf8");
-const staged = [...workflow.matchAll(/^\s+steps: ([a-z -]+)$/gm)].flatMap((match) => match[1].split(" "));
+const staged = [...workflow.matchAll(/^\s+steps: ([a-z0-9 -]+)$/gm)].flatMap((match) => match[1].split(" "));
 for (const step of staged) if (!steps.includes(step)) problems.push(`.github/workflows/ci.yml: .ci/run has no step ${step}`);
-const nightly = [...readFileSync(".github/workflows/nightly.yml", "utf8").matchAll(/run: \.ci\/run ([a-z-]+)$/gm)].map((match) => match[1]);
+const nightly = [...readFileSync(".github/workflows/nightly.yml", "utf8").matchAll(/run: \.ci\/run ([a-z0-9-]+)$/gm)].map((match) => match[1]);
 const fast = /^FAST=\((.*)\)$/m.exec(readFileSync(".ci/run", "utf8"))[1].split(" ");
 for (const step of steps) if (![...staged, ...fast, ...nightly].includes(step)) problems.push(`.github/workflows/ci.yml: no stage runs ${step}`);
 
