@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::{sync::mpsc, thread, time::Duration};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -242,7 +242,7 @@ fn what_is_no_secret_stays() {
 /// Every write, every change of the feed and every read wait for it.
 #[test]
 fn no_text_takes_long() {
-    const BYTES: usize = 32 * 1024;
+    const BYTES: usize = 256 * 1024;
     let brackets = "[".repeat(127);
     for (begin, unit) in [
         ("", "@"),
@@ -276,19 +276,11 @@ fn no_text_takes_long() {
         ("x", "\""),
         (&brackets, "1,"),
     ] {
-        let took = |bytes: usize| {
-            let text = json!({ "a": format!("{begin}{}", unit.repeat(bytes / unit.len())) });
-            let begun = Instant::now();
-            redacted(text);
-            begun.elapsed()
-        };
-        // Twice the text takes about twice as long; if the work is quadratic, four times. A busy machine is measured again.
-        let mut shortest = [Duration::MAX; 2];
-        let is_linear = (0..10).any(|round| {
-            shortest = [shortest[0].min(took(BYTES)), shortest[1].min(took(2 * BYTES))];
-            round > 0 && shortest[1] < 3 * shortest[0]
-        });
-        assert!(is_linear, "{begin:.20}{unit}: {shortest:?}");
+        let text = json!({ "a": format!("{begin}{}", unit.repeat(BYTES / unit.len())) });
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || done.send(redacted(text)));
+        // It takes less than a second of work. Quadratic, it took minutes.
+        assert!(is_done.recv_timeout(Duration::from_secs(120)).is_ok(), "{begin:.20}{unit}");
     }
 }
 
