@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { test, type TestContext } from "node:test";
+import { test } from "node:test";
 import {
   AlreadyExists,
   Conflict,
@@ -24,7 +24,7 @@ import {
   type Head,
   type Lease,
 } from "../src/index.js";
-import { LONG, threeAttempts, timeout } from "./support.js";
+import { LONG, refreshImmediately, threeAttempts, timeout } from "./support.js";
 
 const URL = process.env["NAMESERVICE_URL"]!;
 const names = new Nameservice({ url: URL, ...LONG });
@@ -273,21 +273,9 @@ test("a lease is held while the work runs and released after it", async () => {
   assert.equal((await names.record(address)).status?.payload["state"], "ready");
 });
 
-/** Makes the refreshes of a lease of 60 seconds due immediately, and returns how many there were. */
-function refreshImmediately(context: TestContext) {
-  const real = setTimeout;
-  let refreshes = 0;
-  context.mock.method(globalThis, "setTimeout", (work: () => void, milliseconds: number) => {
-    if (milliseconds !== 20_000) return real(work, milliseconds);
-    refreshes += 1;
-    return real(work, 10);
-  });
-  return () => refreshes;
-}
-
 test("a lease is refreshed at a third of its duration while the work runs", { timeout }, async (context) => {
   const address = await ledger();
-  const refreshes = refreshImmediately(context);
+  const kept = refreshImmediately(context);
   await names.withLease(address, "index_lock", { holder: "one", ttlSeconds: 60 }, async (lease) => {
     let changes = 0;
     // The first is the creation, the second the lease.
@@ -297,7 +285,7 @@ test("a lease is refreshed at a third of its duration while the work runs", { ti
     }
     lease.check();
   });
-  assert(refreshes() >= 4);
+  assert(kept.refreshes >= 4);
 });
 
 test("a lease that others take is lost and its pushes are rejected", { timeout }, async (context) => {

@@ -20,3 +20,23 @@ export function threeAttempts(context: TestContext, send: (request: Request) => 
   };
   return { ...LONG, fetch: timed };
 }
+
+/**
+ * Makes the refreshes of a lease of 60 seconds due immediately. Returns how many there were, and the timers that would end the lease, those
+ * that were not cleared. The timers stay real, as `fetch` uses them, too.
+ */
+export function refreshImmediately(context: TestContext) {
+  const [set, clear] = [setTimeout, clearTimeout];
+  const lease = { refreshes: 0, expiries: new Map<unknown, () => void>() };
+  context.mock.method(globalThis, "setTimeout", (work: () => void, milliseconds: number, ...rest: []) => {
+    if (milliseconds === 20_000) lease.refreshes += 1;
+    const timer = set(work, milliseconds === 20_000 ? 10 : milliseconds, ...rest);
+    if (milliseconds > 20_000 && milliseconds <= 60_000) lease.expiries.set(timer, work);
+    return timer;
+  });
+  context.mock.method(globalThis, "clearTimeout", (timer: NodeJS.Timeout) => {
+    lease.expiries.delete(timer);
+    clear(timer);
+  });
+  return lease;
+}
