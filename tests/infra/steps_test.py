@@ -116,11 +116,12 @@ class Steps(unittest.TestCase):
         self.assertEqual(report[7:], ["again: NAMESERVICE_TEST_SEED=7 NAMESERVICE_ONLY='a::b c' .ci/run tests"])
 
     def test_a_step_that_fails_ends_those_beside_it_whose_output_is_shown(self):
-        left = 'sleep 600 & echo "pid $!"; touch begun; wait'
+        left = 'sleep 600 & echo "pid $!"; touch begun'
         fails = "echo about to fail; until [ -e begun ]; do sleep 0.05; done; false; echo after it"
         for failing, beside in (("core", "infrastructure"), ("infrastructure", "dependencies")):
             with self.subTest(failing):
-                self.write(**{failing: fails, beside: left if failing == "core" else f"touch begun; {left.split(';')[0]}"})
+                (self.folder / "begun").unlink(missing_ok=True)
+                self.write(**{failing: fails, beside: f"{left}; wait"})
                 code, lines = self.run_steps()
                 self.assertEqual(code, 1, lines)
                 self.assertIn("about to fail", lines)

@@ -185,7 +185,9 @@ async fn an_engine_that_stays_away_fails_the_batch() {
     let (batch, _) = written(&table).await;
     let table = table.proxied().await;
     table.proxy.on("TransactWriteItems", Fault::answer(400, "ThrottlingException").always());
-    let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+    // Its deadline is far below that of the test.
+    let feed = table.feed.clone().with_retry_policy(crate::faults::IMPATIENT);
+    let consumer = Consumer::new(table.store.clone(), feed);
     let answer = timeout(LONG, consumer.handle(json!({ "Records": batch }))).await.unwrap();
     assert_eq!(answer.batch_item_failures.len(), 1);
 }

@@ -68,7 +68,7 @@ async fn transfers(ns: &Fixture, accounts: usize, clients: u64, each: usize) {
                 operations.extend(others.map(|other| check(&name(other), is_head(heads[other].clone()))));
                 // Only one of the first transfers can be committed: all of them begin at the same heads.
                 if committed + rejected == 0 {
-                    all_have_read.wait().await;
+                    tokio::time::timeout(LONG, all_have_read.wait()).await.expect("every client has read");
                 }
                 match ns.commit(&Call::fresh(), &transaction(&operations)).await.unwrap() {
                     Committed::Committed(outcomes) => {
