@@ -1,11 +1,12 @@
 //! The stream of a table, read as the engine serves it, and pumped through the real consumer into the feed.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Instant};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use aws_sdk_dynamodbstreams::{
     Client,
     config::{BehaviorVersion, Builder, Credentials, Region},
+    operation::get_records::GetRecordsError,
     types::{AttributeValue as StreamValue, Record, ShardIteratorType},
 };
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use nameservice_feed::Feed;
 use nameservice_store::StreamRecord;
 use stream_consumer::{Consumer, Delivery};
 
-use crate::table::Table;
+use crate::{LONG, table::Table};
 
 /// The largest batch of a mapping by default.
 const BATCH: usize = 100;
@@ -32,19 +33,13 @@ pub async fn deliveries(table: &Table) -> Vec<Delivery> {
     shards.sort();
     let mut deliveries = Vec::new();
     for shard in shards {
-        let first = streams
-            .get_shard_iterator()
-            .stream_arn(&arn)
-            .shard_id(shard)
-            .shard_iterator_type(ShardIteratorType::TrimHorizon);
-        let mut iterator = first.send().await.unwrap().shard_iterator;
-        while let Some(from) = iterator {
-            let page = streams.get_records().shard_iterator(from).send().await.unwrap();
-            let records = page.records.unwrap_or_default();
-            // An open shard always has a next page; in these engines an empty one is the end of what was written.
-            iterator = page.next_shard_iterator.filter(|_| !records.is_empty());
-            deliveries.extend(records.into_iter().map(delivery));
-        }
+        let begun = Instant::now();
+        deliveries.extend(loop {
+            if let Some(read) = read(&streams, &arn, &shard).await {
+                break read;
+            }
+            assert!(begun.elapsed() < LONG, "{shard} has always been trimmed");
+        });
     }
     deliveries
 }
@@ -63,6 +58,31 @@ pub async fn pump_into(table: &Table, feed: &Feed) {
         let consumed = consumer.consume(batch).await;
         assert_eq!((consumed.failed, consumed.unreadable), (None, 0));
     }
+}
+
+/// Reads a shard to its end. `None`: its beginning was trimmed. DynamoDB Local says so of a new shard, too, if its first record is
+/// written after the iterator was taken.
+async fn read(streams: &Client, arn: &str, shard: &str) -> Option<Vec<Delivery>> {
+    let first = streams
+        .get_shard_iterator()
+        .stream_arn(arn)
+        .shard_id(shard)
+        .shard_iterator_type(ShardIteratorType::TrimHorizon);
+    let mut iterator = first.send().await.unwrap().shard_iterator;
+    let mut deliveries = Vec::new();
+    while let Some(from) = iterator {
+        let page = match streams.get_records().shard_iterator(from).send().await {
+            Err(error) if error.as_service_error().is_some_and(GetRecordsError::is_trimmed_data_access_exception) => {
+                return None;
+            }
+            page => page.unwrap(),
+        };
+        let records = page.records.unwrap_or_default();
+        // An open shard always has a next page; in these engines an empty one is the end of what was written.
+        iterator = page.next_shard_iterator.filter(|_| !records.is_empty());
+        deliveries.extend(records.into_iter().map(delivery));
+    }
+    Some(deliveries)
 }
 
 fn streams(table: &Table) -> Client {
