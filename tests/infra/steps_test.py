@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -129,6 +130,25 @@ class Steps(unittest.TestCase):
                 self.assertEqual(lines[-1], f"again: .ci/run {failing}")
                 [pid] = self.pids(lines)
                 self.assert_ends(pid)
+
+    def test_a_step_beside_the_others_that_was_over_before_a_failure_is_described_as_what_it_was(self):
+        waits = "touch begun; until [ -e over ]; do sleep 0.05; done; sleep 0.5; exit 101"
+        for end, expected in (("exit 7", "(it has failed, too, with exit code 7: .ci/run dependencies)"), (":", None)):
+            with self.subTest(end):
+                for file in ("begun", "over"):
+                    (self.folder / file).unlink(missing_ok=True)
+                self.write(core=waits, dependencies=f"until [ -e begun ]; do sleep 0.05; done; echo printed; touch over; {end}")
+                code, lines = self.run_steps()
+                self.assertEqual((code, lines.count("printed")), (101, 1), lines)
+                self.assertEqual([line for line in lines if line.startswith("(it ")], [expected] if expected else [])
+                self.assertEqual(lines[-1], "again: .ci/run core")
+                self.assertEqual((self.folder / "target/ci/dependencies.passed").exists(), expected is None)
+
+    def test_what_is_told_to_end_has_time_for_its_own_end(self):
+        cleans = """trap 'sleep 0.5; echo removed >removed; exit' TERM; touch begun; while :; do sleep 0.05; done"""
+        self.write(core="until [ -e begun ]; do sleep 0.05; done; false", infrastructure=f"bash -c {shlex.quote(cleans)}")
+        self.assertEqual(self.run_steps()[0], 1)
+        self.assertTrue((self.folder / "removed").exists())
 
     def test_nothing_that_a_step_has_started_outlives_it(self):
         """Neither what it has put into the background, nor what has left its process group."""
