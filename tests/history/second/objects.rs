@@ -31,15 +31,9 @@ impl Cell {
         })
     }
 
-    /// Returns whether this value answers the push that wrote the cell. A transaction, and a push under a lease, may answer with
-    /// revision 0 for an index that replaced any other (docs/specification.md, Answers).
-    fn is_answered(&self, concern: Concern, body: &Value, value: &Value) -> bool {
-        let may_not_know = body["allow_equal"] == true && (body.get("op").is_some() || body.get("lease").is_some());
-        let uncounted = match self {
-            Self::Reference { id, t, .. } if may_not_know => Self::Reference { id: id.clone(), t: *t, rev: 0 },
-            other => other.clone(),
-        };
-        Self::shown(concern, value).is_some_and(|shown| shown == *self || shown == uncounted)
+    /// Returns whether this value answers the push that wrote the cell.
+    fn is_answered(&self, concern: Concern, value: &Value) -> bool {
+        Self::shown(concern, value).is_some_and(|shown| shown == *self)
     }
 }
 
@@ -298,7 +292,7 @@ impl Objects {
         }
         match (self.push(spot, body), answer.status, shown["status"].as_str()) {
             (Pushed::Written(cell), 200, Some("updated")) => {
-                let fits = cell.is_answered(spot.concern, body, &shown["value"]);
+                let fits = cell.is_answered(spot.concern, &shown["value"]);
                 self.write(vec![(spot.clone(), Some(cell))]);
                 fits
             }
@@ -316,7 +310,7 @@ impl Objects {
             let fits = match (&cell, operation["op"] == "check") {
                 (_, true) => result["status"] == "passed",
                 (Some(cell), false) => {
-                    result["status"] == "updated" && cell.is_answered(spot.concern, operation, &result["value"])
+                    result["status"] == "updated" && cell.is_answered(spot.concern, &result["value"])
                 }
                 (None, false) => {
                     result["status"] == "updated" && result["replayed"] == true && self.holds(&spot, &result["value"])
