@@ -404,7 +404,7 @@ async fn lives(upstream: &str, has_all: bool) {
             continue;
         }
         assert_eq!(answer.status.as_u16(), status, "{method} {path}: {answer:?}");
-        // It says so if the write took longer to come back than it waits.
+        // The answer has an age if the replica did not show the write in time.
         let is_late = answer.header("age").is_some();
         let begun = Instant::now();
         for address in ["mydb:main", "mydb:dev", "gs:main", "fl:main"] {
