@@ -920,7 +920,8 @@ export interface components {
             t: number;
             /**
              * Format: int64
-             * @description The `rev` as the service returned it; not compared, since id and `t` identify an index.
+             * @description The `rev` as the service returned it; not compared, since id and `t` identify an index. Without it, a repeated push at the
+             *     same `t` is outcome unknown if others have replaced the index since.
              */
             rev?: number | null;
             graphs?: {

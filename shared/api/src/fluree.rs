@@ -398,7 +398,9 @@ impl Push {
         let new = HeadValue::from(self.new).born_index("new")?;
         Ok(match self.expected {
             None => model::IndexPush::create(new),
-            Some(expected) => model::IndexPush::cas(HeadValue::from(expected).born_or_not("expected")?.map(root), new),
+            // Fluree has no `rev`.
+            Some(expected) => model::IndexPush::cas(HeadValue::from(expected).born_or_not("expected")?.map(root), new)
+                .with_rev_unstated(),
         })
     }
 }

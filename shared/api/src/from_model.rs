@@ -91,8 +91,14 @@ impl From<&model::NewIndex> for NewIndex {
 
 impl From<&model::IndexPush> for IndexPush {
     fn from(push: &model::IndexPush) -> Self {
+        let mut expected: Option<Option<ExpectedIndex>> = expected(push.expected());
+        if let Some(Some(expected)) = &mut expected
+            && !push.is_rev_stated()
+        {
+            expected.rev = None;
+        }
         Self {
-            expected: expected(push.expected()),
+            expected,
             new: push.desired().into(),
             allow_equal: push.allows_equal(),
             lease: push.lease().map(Claim::from),

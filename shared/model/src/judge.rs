@@ -131,14 +131,19 @@ impl IndexPush {
     }
 
     /// Returns the index that the push was applied to, as far as the revisions that it wrote depend on it; `None` if the push
-    /// does not determine them all. Nothing is assumed of what it does not state; an expected `rev`, which is not compared, is
-    /// taken to be the stored one.
+    /// does not determine them all. Nothing is assumed of what it does not state; an expected `rev` that it states, which is not
+    /// compared, is taken to be the stored one.
     pub fn assumed_previous(&self) -> Option<Index> {
         let (previous, is_whole) = match self.expected() {
             // An overwrite of any index adds 1 to a revision that the push does not state.
             Expected::Older if self.allows_equal() => return None,
             Expected::Older => (Index::unborn(), false),
             Expected::NoRecord => (Index::unborn(), true),
+            Expected::Value(expected)
+                if expected.payload.is_some() && expected.v == self.desired().t() && !self.is_rev_stated() =>
+            {
+                return None;
+            }
             Expected::Value(expected) => (expected.clone(), expected.payload.is_none()),
         };
         let graphs = previous.payload.as_ref().map(|root| &root.graphs);

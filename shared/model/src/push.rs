@@ -24,6 +24,7 @@ pub struct Push<E, N> {
     expected: Expected<E>,
     desired: N,
     allow_equal: bool,
+    is_rev_stated: bool,
     lease: Option<LeaseClaim>,
 }
 
@@ -38,7 +39,7 @@ pub type ConfigPush = Push<Value, NewConfig>;
 
 impl<E, N> Push<E, N> {
     fn of(expected: Expected<E>, desired: N) -> Self {
-        Self { expected, desired, allow_equal: false, lease: None }
+        Self { expected, desired, allow_equal: false, is_rev_stated: true, lease: None }
     }
 
     /// Makes the push valid only under a lease: it is rejected unless the lease is held. A push that creates a record
@@ -114,6 +115,18 @@ impl IndexPush {
     /// Returns a push that replaces any index that is not newer, including one at the same `t`.
     pub fn overwrite(new: NewIndex) -> Self {
         Self { allow_equal: true, ..Self::monotonic(new) }
+    }
+
+    /// Makes the `rev` of the expected index one that the caller does not know. It is not compared in any case; but at the same
+    /// `t` the new `rev` is counted from it, so a repeated push whose index others have replaced is outcome unknown.
+    pub fn with_rev_unstated(mut self) -> Self {
+        self.is_rev_stated = false;
+        self
+    }
+
+    /// Returns whether the caller knows the `rev` of the index that it expects.
+    pub const fn is_rev_stated(&self) -> bool {
+        self.is_rev_stated
     }
 }
 

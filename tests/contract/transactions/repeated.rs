@@ -96,6 +96,7 @@ async fn an_index_push_that_is_repeated_after_others_is_answered_with_the_revisi
     for (name, push, rev, of_graph) in [
         ("again", cas(stored(), index_of(101, 2)), 2, None),
         ("further", cas(stored(), index_of(101, 3)), 0, None),
+        ("unstated", cas(Index::new(2, root_of(100, 0)), index_of(101, 3)).with_rev_unstated(), 0, None),
         ("older", older(index_of(101, 3)), 0, None),
         ("named", cas(stored(), index_of(101, 2).with_graph("g", named(None)).unwrap()), 2, Some(2)),
         ("stated", older(index_of(101, 3).with_graph("g", named(Some(7))).unwrap()), 0, Some(7)),
@@ -145,6 +146,7 @@ async fn a_repeated_index_push_whose_revisions_cannot_be_known_is_outcome_unknow
         ("further", IndexPush::overwrite(index_of(101, 3)), 1, Way::ALL.to_vec()),
         ("named", older(named.clone()), 1, Way::ALL.to_vec()),
         ("unexpected", cas(unnamed, named), 1, Way::ALL.to_vec()),
+        ("unstated", cas(Index::new(2, root_of(100, 0)), index_of(101, 2)).with_rev_unstated(), 1, Way::ALL.to_vec()),
         // The head remembers the transaction, the index does not: it has not written it, or has forgotten it.
         ("stored", older(index_of(100, 2)), 1, vec![InATransaction]),
         ("forgotten", older(index_of(101, 3)), 4, vec![InATransaction]),

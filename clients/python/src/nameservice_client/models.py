@@ -286,7 +286,8 @@ class ExpectedIndex(TypedDict):
     """
     rev: NotRequired[int | None]
     """
-    The `rev` as the service returned it; not compared, since id and `t` identify an index.
+    The `rev` as the service returned it; not compared, since id and `t` identify an index. Without it, a repeated push at the
+    same `t` is outcome unknown if others have replaced the index since.
     """
     graphs: NotRequired[dict[str, Graphs | None]]
 

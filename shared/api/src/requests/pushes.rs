@@ -81,7 +81,8 @@ pub struct ExpectedIndex {
     pub id: Option<String>,
     /// The `t` that it covers.
     pub t: i64,
-    /// The `rev` as the service returned it; not compared, since id and `t` identify an index.
+    /// The `rev` as the service returned it; not compared, since id and `t` identify an index. Without it, a repeated push at the
+    /// same `t` is outcome unknown if others have replaced the index since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rev: Option<i64>,
     /// The named graphs to compare; others may be anything.
@@ -142,7 +143,11 @@ impl IndexPush {
             None if self.allow_equal => model::IndexPush::overwrite(new),
             None => model::IndexPush::monotonic(new),
             Some(None) => model::IndexPush::create(new),
-            Some(Some(expected)) => model::IndexPush::cas(expected.into_value()?, new),
+            Some(Some(expected)) => {
+                let is_rev_stated = expected.id.is_none() || expected.rev.is_some();
+                let push = model::IndexPush::cas(expected.into_value()?, new);
+                if is_rev_stated { push } else { push.with_rev_unstated() }
+            }
         };
         under(push, self.lease)
     }
