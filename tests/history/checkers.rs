@@ -59,8 +59,38 @@ fn was_leased(holder: &str, token: i64) -> (u16, Value) {
     (200, json!({ "lease": lease, "token": token }))
 }
 
-fn fine() -> [(&'static str, Vec<Entry>); 4] {
+/// An index replaces another at its `t`, and is answered with this revision: pushed alone, under a lease, and in a transaction.
+fn indexed_again(rev: i64) -> [Vec<Entry>; 3] {
+    let index = |n: i64, rev: i64| json!({ "id": cid(n).as_str(), "t": 1, "rev": rev });
+    let updated = |value: Value| json!({ "status": "updated", "value": value });
+    let push = |body: Value| Asked::Push(Spot::new("a", Concern::Index), body);
+    let new = |n: i64| json!({ "id": cid(n).as_str(), "t": 1 });
+    let first = entry(0, 0, 1, push(json!({ "new": new(1) })), (200, updated(index(1, 0))));
+    let alone = json!({ "expected": index(1, 0), "new": new(2) });
+    let mut under_a_lease = alone.clone();
+    under_a_lease["lease"] = json!({ "name": "index_lock", "holder": "a", "token": 1 });
+    let mut operation = alone.clone();
+    operation["op"] = json!("push_index");
+    operation["address"] = json!("a");
+    let transaction = Asked::Transaction(serde_json::from_value(json!([operation])).unwrap());
+    let answer = || updated(index(2, rev));
     [
+        vec![first.clone(), entry(0, 2, 3, push(alone), (200, answer()))],
+        vec![
+            first.clone(),
+            entry(0, 2, 3, leases("a"), was_leased("a", 1)),
+            entry(0, 4, 5, push(under_a_lease), (200, answer())),
+        ],
+        vec![first, entry(0, 2, 3, transaction, (200, json!({ "results": [answer()] })))],
+    ]
+}
+
+fn fine() -> [(&'static str, Vec<Entry>); 7] {
+    let [alone, under_a_lease, in_a_transaction] = indexed_again(1);
+    [
+        ("an index again", alone),
+        ("an index again, under a lease", under_a_lease),
+        ("an index again, in a transaction", in_a_transaction),
         ("a read of what a lost push has written", vec![open(0, 0, pushes_head(1)), reads_head(1, 1, 2, 1)]),
         (
             "a read beside a push, of either value",
@@ -77,7 +107,8 @@ fn fine() -> [(&'static str, Vec<Entry>); 4] {
     ]
 }
 
-fn broken() -> [(&'static str, Vec<Entry>); 11] {
+fn broken() -> [(&'static str, Vec<Entry>); 14] {
+    let [alone, under_a_lease, in_a_transaction] = indexed_again(0);
     let two = |results: Value| Asked::Transaction(serde_json::from_value(results).unwrap());
     let both = two(json!([
         { "op": "push_head", "address": "a", "new": at_t(1) },
@@ -140,6 +171,9 @@ fn broken() -> [(&'static str, Vec<Entry>); 11] {
             "a transaction that is seen in two halves",
             vec![entry(0, 0, 9, both, committed), reads_head(1, 1, 2, 1), entry(1, 3, 4, reads_b(0).0, reads_b(0).1)],
         ),
+        ("another revision", alone),
+        ("another revision, under a lease", under_a_lease),
+        ("another revision, in a transaction", in_a_transaction),
     ]
 }
 
@@ -198,6 +232,10 @@ fn elles_check_names_what_it_rejects_of_the_same_histories() {
         ("two holders at the same time", None),
         ("half a transaction", Some("G-single-realtime")),
         ("a transaction that is seen in two halves", Some("G-single-realtime")),
+        // It compares ids.
+        ("another revision", None),
+        ("another revision, under a lease", None),
+        ("another revision, in a transaction", None),
     ];
     assert_eq!(found, expected.map(|(name, anomaly)| (name, anomaly.map(str::to_owned))));
 }
