@@ -92,6 +92,17 @@ const change = (position, watermark, more = {}) => ({
 });
 const readAt = (t) => ({ ...applied(undefined, change(0, t)), created_at: '2026-01-01T00:00:00Z' });
 
+test('what a change of the meta no longer has is gone, before the record is read again', () => {
+  clear();
+  takeRecords([{ ...readAt(1), protected: true, dependencies: ['b:main'] }]);
+  takeChanges([change(1, 0, { concern: 'meta', payload: { retracted: false } })]);
+  // A form that is opened now must not be overtaken by the next answer.
+  const known = () => [state.records.get('a:main').protected, state.records.get('a:main').dependencies];
+  assert.deepEqual(known(), [undefined, undefined]);
+  takeChanges([change(2, 0, { concern: 'meta', payload: { retracted: false, protected: true, dependencies: ['c:main'] } })]);
+  assert.deepEqual(known(), [true, ['c:main']]);
+});
+
 test('whichever of a read and the feed is late, the newer value stays', () => {
   clear();
   takeRecords([readAt(1)]);

@@ -169,14 +169,19 @@ function unborn(change) {
   };
 }
 
+/** What the meta of a record consists of, as far as it can go away: a change of it has all that is left. */
+const OF_META = ['protected', 'dependencies'];
+
 /** The record after a change of it. */
 export function applied(record, change) {
   const next = { ...(record ?? unborn(change)), updated_at: change.occurred_at };
   const { concern, watermark, payload } = change;
   if (change.source_type) next.source_type = change.source_type;
   if (change.payload_omitted) return next;
-  if (concern === 'meta') Object.assign(next, payload);
-  else if (concern === 'head') next.head = payload ?? { id: null, t: 0 };
+  if (concern === 'meta') {
+    for (const name of OF_META) delete next[name];
+    Object.assign(next, payload);
+  } else if (concern === 'head') next.head = payload ?? { id: null, t: 0 };
   else if (concern === 'index') next.index = payload ?? { id: null, t: 0, rev: 0 };
   else if (concern === 'status') next.status = { v: watermark, payload: payload ?? { state: 'ready' } };
   else if (concern === 'config') next.config = { v: watermark, payload: payload ?? null };
