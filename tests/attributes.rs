@@ -118,6 +118,39 @@ async fn the_table_holds_every_attribute_and_its_stream_shows_it() {
     }
 }
 
+/// A row without a type is not written by the service, but by whoever shares the table.
+#[tokio::test]
+async fn a_change_of_a_graph_source_without_a_type_shows_what_it_depends_on_and_a_replica_keeps_it() {
+    // The console's tests read it, too.
+    let payload: Value = serde_json::from_str(include_str!("fixtures/graph-source-without-type.json")).unwrap();
+    let table = Table::fresh().await;
+    table.put(&rows::ledger("mydb:main").rows()).await;
+    let mut source = rows::graph_source("search:main", "f:Any", "{}", &["mydb:main"]);
+    source[0].remove("source_type");
+    source[0].insert("retracted".into(), rows::truth(true));
+    table.put(&source).await;
+    let found = table.store.lookup(&at("search")).await.unwrap().unwrap();
+    assert_eq!((&found.source_type, &*found.dependencies), (&None, &["mydb:main".to_owned()][..]));
+    let meta = table.row("search:main", "meta").await.unwrap();
+    let difference = StreamRecord {
+        event_id: "e".into(),
+        sequence_number: "1".into(),
+        written_at: jiff::Timestamp::UNIX_EPOCH,
+        keys: rows::to_item(&rows::bare("search:main", "meta")),
+        old: HashMap::new(),
+        new: rows::to_item(&meta),
+    };
+    assert_eq!(difference.difference().unwrap().unwrap().payload, ChangePayload::Value(payload));
+
+    let names = Embedded::memory(Options::default()).unwrap();
+    names.observe(&found.address, Some(portable(found.clone()))).await.unwrap();
+    let changes = names.history(&found.address, &HistoryQuery::default()).await.unwrap().changes;
+    let replica = Embedded::memory_replica(Options::default()).unwrap();
+    let replicated = |change: &Change| Replicated { change: change.clone(), payload: None, is_orphan: false };
+    replica.replicate(changes.iter().map(replicated).collect()).await.unwrap();
+    assert_eq!(replica.lookup(&found.address).await.unwrap().unwrap().dependencies, found.dependencies);
+}
+
 #[tokio::test]
 async fn the_log_keeps_every_attribute_and_its_changes_carry_it_to_replicas() {
     for attribute in Attribute::ALL.iter().copied() {

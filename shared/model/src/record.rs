@@ -88,12 +88,12 @@ record! {
 }
 
 impl RecordAttributes {
-    /// Returns the attributes that say something, as they are stored and shown in changes. A graph source says what it
-    /// depends on even if that is nothing.
+    /// Returns the attributes that say something, as they are stored and shown in changes: one that is absent says nothing.
+    /// A graph source that has a type shows what it depends on even if that is nothing.
     pub fn shown(&self) -> impl Iterator<Item = (RecordAttribute, Value)> {
         RecordAttribute::ALL.iter().filter_map(|attribute| {
             let value = match attribute {
-                RecordAttribute::Dependencies => self.source_type.as_ref().map(|_| self.dependencies.clone().into()),
+                RecordAttribute::Dependencies if self.source_type.is_some() => Some(self.dependencies.clone().into()),
                 attribute => self.get(*attribute),
             };
             Some((*attribute, value?))
