@@ -1,6 +1,8 @@
 // Orders, trees, addresses of pages, sentences and what is wrong, without a browser: `node --test tests/console/`.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { actions } from '../../functions/console_get/assets/actions.js';
 import { attention, figuresOf } from '../../functions/console_get/assets/attention.js';
 import { natural, placeIn } from '../../functions/console_get/assets/order.js';
 import { placeOf } from '../../functions/console_get/assets/place.js';
@@ -101,6 +103,29 @@ test('what a change of the meta no longer has is gone, before the record is read
   assert.deepEqual(known(), [undefined, undefined]);
   takeChanges([change(2, 0, { concern: 'meta', payload: { retracted: false, protected: true, dependencies: ['c:main'] } })]);
   assert.deepEqual(known(), [true, ['c:main']]);
+});
+
+test('a change of a graph source without a type leaves what it depends on', () => {
+  clear();
+  const payload = JSON.parse(readFileSync(new URL('../fixtures/graph-source-without-type.json', import.meta.url)));
+  const source = { ...readAt(1), kind: 'graph_source', dependencies: ['mydb:main'] };
+  takeRecords([source]);
+  takeChanges([change(1, 0, { concern: 'meta', change: 'retracted', kind: 'graph_source', payload })]);
+  assert.deepEqual(state.records.get('a:main').dependencies, source.dependencies);
+  assert.equal(state.records.get('a:main').retracted, true);
+});
+
+test('a push of an index states the rev that it replaces, so that a repeated one can be answered', () => {
+  const { index, head } = actions;
+  const record = { address: 'a:main', head: { id: 'c', t: 9 }, index: { id: 'i', t: 5, rev: 2, graphs: { g: null } } };
+  const sent = (action, base) => action.request({ id: 'n', t: '5' }, base, record).body.expected;
+  assert.deepEqual(sent(index, index.shown(record)), { id: 'i', t: 5, rev: 2 });
+  // After a conflict, the form continues from what the service has shown.
+  assert.deepEqual(sent(index, index.base({ id: 'j', t: 5, rev: 3 })), { id: 'j', t: 5, rev: 3 });
+  assert.deepEqual(sent(index, index.shown({ ...record, index: { id: null, t: 0, rev: 0 } })), { id: null, t: 0, rev: 0 });
+  // One that is not known is not stated, and a head has none: there it would be rejected.
+  assert.deepEqual(sent(index, index.shown({ ...record, index: { id: 'i', t: 5 } })), { id: 'i', t: 5 });
+  assert.deepEqual(sent(head, head.shown({ ...record, head: { id: 'c', t: 9, rev: 1 } })), { id: 'c', t: 9 });
 });
 
 test('whichever of a read and the feed is late, the newer value stays', () => {

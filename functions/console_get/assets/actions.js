@@ -5,6 +5,8 @@ import { Exact, parse, stringify } from './json.js';
 
 const unborn = { id: null, t: 0 };
 const idAndT = (value) => ({ id: value?.id ?? null, t: value?.t ?? 0 });
+/** An index as a push expects it. Its `rev` is not compared: the service counts the answer to a repeated push from it. */
+const withRev = (value) => ({ ...idAndT(value), ...(value?.rev !== undefined && { rev: value.rev }) });
 const isLease = (value) => value && typeof value === 'object' && 'holder' in value && 'expires_at' in value;
 /** A payload without the leases that the service shows in it. */
 export const withoutLeases = (payload) => Object.fromEntries(Object.entries(payload ?? {}).filter(([, value]) => !isLease(value)));
@@ -53,23 +55,23 @@ const REDACTED = '[redacted]';
 
 const ID_HELP = 'A content id: bagay… (a commit of Fluree), bagh… (an index root)';
 
-const pointer = (concern, title, path) => ({
+const pointer = (concern, title, path, expected) => ({
   title,
   button: title,
   compares: true,
   replaces: ({ id, t }) => ({ id, t }),
-  shown: (record) => idAndT(record[concern]),
-  base: idAndT,
+  shown: (record) => expected(record[concern]),
+  base: expected,
   initial: (record) => ({ id: '', t: String((record[concern]?.t ?? 0) + (concern === 'head' ? 1 : 0) || record.head?.t || 1) }),
   fields: () => [
     { name: 'id', of: 'new.id', label: 'Id', required: true, help: ID_HELP },
     { name: 't', of: 'new.t', label: 't', type: 'number', min: 1, required: true },
   ],
   mine: ({ id, t }) => ({ id: id || null, t: Number(t) || 0 }),
-  request: ({ id, t }, expected, record) => ({
+  request: ({ id, t }, base, record) => ({
     method: 'PUT',
     path: `${path}/${inPath(record.address)}`,
-    body: { expected, new: { id: id.trim(), t: wholeNumber(t, 't', 't') } },
+    body: { expected: base, new: { id: id.trim(), t: wholeNumber(t, 't', 't') } },
   }),
   done: (answer) => `${title}: t ${answer.value.t} is stored${answer.replayed ? ', and was before' : ''}.`,
 });
@@ -272,8 +274,8 @@ const branch = {
 };
 
 export const actions = {
-  head: pointer('head', 'Push head', 'heads'),
-  index: pointer('index', 'Push index', 'indexes'),
+  head: pointer('head', 'Push head', 'heads', idAndT),
+  index: pointer('index', 'Push index', 'indexes', withRev),
   status,
   config,
   retract,
