@@ -67,6 +67,55 @@ async fn a_ledger_is_created_pushed_and_read_and_conflicts_are_members_of_unions
 }
 
 #[tokio::test]
+async fn a_repeated_push_of_an_index_counts_from_the_revision_that_it_states_and_guesses_none() {
+    let graph = Graph::open();
+    let select = "{ ... on IndexPushed { status value { id t rev } } }";
+    let push = |name: &str, expected: Value, new: Value| {
+        let document = format!("mutation($push: IndexPushInput!) {{ pushIndex(push: $push) {select} }}");
+        let push = match expected.is_null() {
+            true => json!({ "address": name, "new": new }),
+            false => json!({ "address": name, "expected": expected, "new": new }),
+        };
+        (document, json!({ "push": push }))
+    };
+    let index = |n: i64, t: i64| json!({ "id": index_cid(n).as_str(), "t": t });
+    for (name, rev) in [("stated", Some(1)), ("unstated", None)] {
+        graph.ask(&format!("mutation {{ createLedger(address: \"{name}\") {{ __typename }} }}")).await;
+        let send = async |key: &str, expected: Value, new: Value| {
+            let (document, variables) = push(name, expected, new);
+            graph.post(&[("idempotency-key", key)], &document, variables).await.1
+        };
+        send("k1", Value::Null, index(1, 1)).await;
+        let second = send("k2", index(1, 1), index(2, 1)).await;
+        assert_eq!(second["data"]["pushIndex"]["value"]["rev"], 1, "{second}");
+        let mut expected = index(2, 1);
+        if let Some(rev) = rev {
+            expected["rev"] = json!(rev);
+        }
+        let written = json!({ "id": index_cid(3).as_str(), "t": 1, "rev": 2 });
+        let pushed = send("k3", expected.clone(), index(3, 1)).await;
+        assert_eq!(pushed["data"]["pushIndex"], json!({ "status": "UPDATED", "value": written }), "{pushed}");
+        send("k4", Value::Null, index(4, 2)).await;
+        let repeated = send("k3", expected, index(3, 1)).await;
+        match rev {
+            Some(_) => {
+                let replayed = json!({ "status": "REPLAYED", "value": written });
+                assert_eq!(repeated["data"]["pushIndex"], replayed, "{repeated}");
+            }
+            None => assert_eq!(repeated["errors"][0]["extensions"]["code"], "outcome-unknown", "{repeated}"),
+        }
+    }
+    for (member, rev) in [("new", 0), ("expected", -1)] {
+        let (document, mut variables) = push("stated", index(4, 2), index(5, 3));
+        variables["push"][member]["rev"] = json!(rev);
+        let (_, answer) = graph.post(&[], &document, variables).await;
+        let rejected = &answer["errors"][0]["extensions"];
+        assert_eq!(rejected["code"], "invalid-body", "{answer}");
+        assert_eq!(rejected["field"], format!("{member}.rev"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn connections_hold_every_record_once_whatever_the_page() {
     let graph = Graph::open();
     for name in ["a", "b", "c", "d", "e"] {

@@ -93,6 +93,9 @@ pub(crate) struct IndexInput {
     pub(super) id: Option<String>,
     /// The `t` that it covers.
     pub(super) t: Long,
+    /// Of an expected index, its `rev` as the service returned it; not compared. Without it, a repeated push at the same `t` is
+    /// outcome unknown if others have replaced the index since. A new index has none: the service counts it.
+    pub(super) rev: Option<Long>,
     /// The named graphs to set, or to compare; others keep theirs.
     pub(super) graphs: Option<Vec<GraphInput>>,
 }

@@ -145,10 +145,13 @@ impl Mutation {
     async fn push_index(&self, context: &Context<'_>, push: IndexPushInput) -> Result<PushIndexResult> {
         let IndexPushInput { address, expected: wanted, new, lease } = push;
         let address = parse(&address)?;
-        let value = |IndexInput { id, t, graphs: named }| requests::ExpectedIndex {
+        if new.rev.is_some() {
+            return Err(problem(Problem::invalid_body("new.rev", "is counted by the service: leave it out")));
+        }
+        let value = |IndexInput { id, t, rev, graphs: named }| requests::ExpectedIndex {
             id,
             t: t.0,
-            rev: None,
+            rev: rev.map(|rev| rev.0),
             graphs: graphs(named),
         };
         let new = requests::NewIndex { id: new.id, t: new.t.0, graphs: graphs(new.graphs) };
