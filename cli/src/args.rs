@@ -285,6 +285,7 @@ mod tests {
             parse(&format!("push index mydb {ID} 2 {expectation}")).unwrap();
         }
         parse(&format!("push index mydb {ID} 2 --allow-equal")).unwrap();
+        parse(&format!("push index mydb {ID} 2 --expect {ID}@1 --expect-rev 3")).unwrap();
     }
 
     #[test]
@@ -293,6 +294,7 @@ mod tests {
             (format!("push head mydb {ID} 2 --expect-none --expect-unborn"), ErrorKind::ArgumentConflict),
             (format!("push index mydb {ID} 2 --expect-none --allow-equal"), ErrorKind::ArgumentConflict),
             (format!("create mydb --head {ID} --source-type f:Bm25Index"), ErrorKind::ArgumentConflict),
+            (format!("push index mydb {ID} 2 --expect-rev 3"), ErrorKind::MissingRequiredArgument),
             ("create mydb --depends-on a".into(), ErrorKind::MissingRequiredArgument),
             ("create mydb --t 1".into(), ErrorKind::MissingRequiredArgument),
             ("status mydb --meta {}".into(), ErrorKind::MissingRequiredArgument),

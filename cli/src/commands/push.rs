@@ -73,6 +73,9 @@ pub struct PushIndexArgs {
     /// The value that must be stored now.
     #[command(flatten)]
     pub expect: ExpectArgs,
+    /// The rev of the expected value; not compared, but a repeated push is answered from it
+    #[arg(long, value_name = "N", requires = "expect")]
+    pub expect_rev: Option<i64>,
     /// The lease that it is made under.
     #[command(flatten)]
     pub claim: ClaimArgs,
@@ -111,7 +114,8 @@ pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), F
             let answer = answer.map_err(|failure| expectation.explain(failure, Some(t)))?;
             report(session, &format!("head of {address}"), &answer, |head: &Head| output::head(Some(head)))
         }
-        PushCommand::Index(PushIndexArgs { address, id, t, graphs, allow_equal, expect, claim, foreign, key }) => {
+        PushCommand::Index(args) => {
+            let PushIndexArgs { address, id, t, graphs, allow_equal, expect, expect_rev, claim, foreign, key } = args;
             let HeadValue { id, t } = RefValue::new(id, t).into();
             let graphs = match graphs {
                 Some(graphs) => {
@@ -123,9 +127,7 @@ pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), F
             };
             let expected = expected(expect);
             let expectation = expectation(expected.as_ref());
-            let expected = expected.map(|expected| {
-                expected.map(|HeadValue { id, t }| ExpectedIndex { id, t, rev: None, graphs: Default::default() })
-            });
+            let expected = expected.map(|expected| expected.map(|expected| expected_index(expected, expect_rev)));
             let new = NewIndex { id, t, graphs };
             let push = IndexPush { expected, new, allow_equal, lease: claim.claim(&address)? };
             let request = write(Method::PUT, "indexes", &key)
@@ -148,6 +150,10 @@ fn expected(expect: ExpectArgs) -> Option<Option<HeadValue>> {
     } else {
         expect.expect.map(|expected| Some(expected.into()))
     }
+}
+
+fn expected_index(HeadValue { id, t }: HeadValue, rev: Option<i64>) -> ExpectedIndex {
+    ExpectedIndex { id, t, rev, graphs: Default::default() }
 }
 
 fn expectation(expected: Option<&Option<HeadValue>>) -> Expectation {
@@ -194,5 +200,8 @@ mod tests {
         assert_eq!(body(None, false, true), json!({"expected": {"id": null, "t": 0}}));
         let unborn = Some(RefValue::UNBORN);
         assert_eq!(body(unborn, false, false), json!({"expected": {"id": null, "t": 0}}));
+        let index = |rev| json!(expected_index(HeadValue { id: Some("a".into()), t: 1 }, rev));
+        assert_eq!(index(None), json!({"id": "a", "t": 1}));
+        assert_eq!(index(Some(0)), json!({"id": "a", "t": 1, "rev": 0}));
     }
 }
