@@ -160,7 +160,12 @@ impl Client {
                 let t = (known["t"].as_i64().unwrap() + ahead).max(1);
                 let concern = spot.concern.name();
                 let new = json!({ "id": id_for(concern, &format!("{concern} {number}")).as_str(), "t": t });
-                match self.random.random_range(0..10) {
+                let throw = self.random.random_range(0..10);
+                if throw == 4 && index {
+                    // An answer may be unknown then, but never counts from a revision that was not stored.
+                    expected.as_object_mut().unwrap().remove("rev");
+                }
+                match throw {
                     0..5 => json!({ "expected": expected, "new": new }),
                     5 if index => json!({ "new": new, "allow_equal": true }),
                     _ => json!({ "new": new }),

@@ -23,6 +23,7 @@ const fn bug(
 }
 
 const JUDGE: &str = "shared/model/src/judge.rs";
+const PUSHES: &str = "shared/api/src/requests/pushes.rs";
 const CONCERN: &str = "shared/store/src/concern/stored.rs";
 const CONFIG: &str = "shared/store/src/concern/config.rs";
 const HEAD: &str = "shared/store/src/concern/head.rs";
@@ -162,6 +163,27 @@ pub(crate) const BUGS: &[Bug] = &[
         "            match planned.cloned().or_else(|| C::assumed_previous(push)) {",
         "            match Some(Item::new()).or_else(|| planned.cloned()).or_else(|| C::assumed_previous(push)) {",
         &["history::found"],
+    ),
+    bug(
+        "an expected index without a revision has the revision 0",
+        JUDGE,
+        "expected.v == self.desired().t() && !self.is_rev_stated() =>",
+        "expected.v == self.desired().t() && false =>",
+        &["contract::transactions::repeated", "routes::index_push"],
+    ),
+    bug(
+        "a request does not say that it leaves out the revision of the expected index",
+        PUSHES,
+        "let is_rev_stated = expected.id.is_none() || expected.rev.is_some();",
+        "let is_rev_stated = true;",
+        &["routes::index_push"],
+    ),
+    bug(
+        "the stated revision of an expected index is lost",
+        PUSHES,
+        "let rev = self.rev.unwrap_or(0);",
+        "let rev = 0;",
+        &["routes::index_push"],
     ),
     bug(
         "keys that a batch left unread are forgotten",

@@ -48,6 +48,37 @@ async fn indexing_the_same_t_again_counts_revisions_until_the_index_advances() {
 }
 
 #[tokio::test]
+async fn a_repeated_push_that_others_have_replaced_counts_from_the_revision_that_it_states_and_guesses_none() {
+    let service = Service::start().await;
+    for (name, rev) in [("stated", Some(1)), ("unstated", None)] {
+        ledger(&service, name).await;
+        let path = format!("/v1/indexes/{name}");
+        service.put(&path, json!({ "new": root(1) })).await.expect(200);
+        service.put(&path, json!({ "new": again(7, 1), "allow_equal": true })).await.expect(200);
+        let mut expected = again(7, 1);
+        if let Some(rev) = rev {
+            expected["rev"] = json!(rev);
+        }
+        let push = json!({ "expected": expected, "new": again(8, 1) });
+        let send = async || service.send(Method::PUT, &path, &[("idempotency-key", "key-1")], Some(push.clone())).await;
+        let written = json!({ "id": index_cid(8).as_str(), "t": 1, "rev": 2 });
+        for _ in 0..2 {
+            assert_eq!(send().await.expect(200)["value"], written, "{name}: it is still stored");
+        }
+        service.put(&path, json!({ "new": root(2) })).await.expect(200);
+        let repeated = send().await;
+        match rev {
+            Some(_) => {
+                let written = json!({ "status": "updated", "value": written, "replayed": true });
+                assert_eq!(repeated.expect(200), written);
+            }
+            None => drop(repeated.problem(503, "outcome-unknown")),
+        }
+        assert_eq!(shown(&service, name).await["index"], stored(2, 0), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn named_graphs_keep_their_own_index() {
     let service = Service::start().await;
     ledger(&service, "mydb").await;

@@ -464,6 +464,23 @@ mod tests {
     }
 
     #[test]
+    fn no_push_of_an_index_guesses_a_revision_that_this_wire_does_not_have() {
+        let at = |id: &str, t| Ref { id: Some(id.to_owned()), t };
+        let [first, second] = [
+            "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi",
+            "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy",
+        ];
+        let push = |expected, t| Push { expected: Some(expected), new: at(second, t) }.into_index().unwrap();
+        let again = push(at(first, 2), 2);
+        assert!(!again.is_rev_stated());
+        assert_eq!(again.assumed_previous(), None);
+        // Nothing is counted from the expected index here.
+        for known in [push(at(first, 2), 3), push(Ref { id: None, t: 0 }, 2)] {
+            assert!(known.assumed_previous().is_some(), "{known:?}");
+        }
+    }
+
+    #[test]
     fn answers_are_tagged_by_status() {
         let at = Ref { id: Some("a".into()), t: 1 };
         assert_eq!(json!(PushAnswer::Updated { at }), json!({"status": "updated", "ref": {"id": "a", "t": 1}}));

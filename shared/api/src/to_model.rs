@@ -210,7 +210,20 @@ mod tests {
         let graph = NewGraphIndex::new(ContentId::parse(ID).unwrap(), 1).unwrap();
         let index = NewIndex::new(ContentId::parse(ID).unwrap(), 2).unwrap();
         let index = index.with_graph("g", Some(graph)).unwrap().with_graph("h", None).unwrap();
-        for push in [IndexPush::monotonic(index.clone()), IndexPush::overwrite(index)] {
+        let there = |rev| {
+            let graph = model::GraphIndex { id: ContentId::parse(ID).unwrap(), t: 1, rev: 4 };
+            let graphs = [("g".to_owned(), Some(graph))].into();
+            model::Index::new(2, model::IndexRoot { id: ContentId::parse(ID).unwrap(), rev, graphs })
+        };
+        for push in [
+            IndexPush::monotonic(index.clone()),
+            IndexPush::overwrite(index.clone()),
+            IndexPush::create(index.clone()),
+            IndexPush::cas(model::Index::unborn(), index.clone()),
+            IndexPush::cas(there(0), index.clone()),
+            IndexPush::cas(there(3), index.clone()),
+            IndexPush::cas(there(0), index).with_rev_unstated(),
+        ] {
             let text = serde_json::to_vec(&requests::IndexPush::from(&push)).unwrap();
             assert_eq!(read::from_slice::<requests::IndexPush>(&text).unwrap().into_push().unwrap(), push);
         }
@@ -223,9 +236,14 @@ mod tests {
             model::Status::stored(4, None),
             model::NewStatus::new(StatusPayload::state("error")).unwrap(),
         );
+        let root = model::IndexRoot { id: ContentId::parse(ID).unwrap(), rev: 0, graphs: Default::default() };
+        let index = NewIndex::new(ContentId::parse(ID).unwrap(), 2).unwrap();
+        let index = IndexPush::cas(model::Index::new(2, root), index);
         let transaction = Transaction::new(vec![
             Operation::new(at("a"), HeadPush::monotonic(head(1))),
             Operation::new(at("a"), status),
+            Operation::new(at("a"), index.clone()),
+            Operation::new(at("c"), index.with_rev_unstated()),
             Operation::new(at("b"), ConcernState::Config(model::Config::stored(2, Some(json!({"a": 1}))))),
             Operation::new(at("b"), ConcernState::Head(model::Head::unborn())),
         ])
