@@ -31,7 +31,7 @@ use nameservice_tests::{
     pump::pump,
     service::{client, request},
 };
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::sync::mpsc;
 use tower::ServiceExt as _;
 
 use crate::routes::authorization::{self, invalid, narrow, scope, verifying};
@@ -437,30 +437,20 @@ async fn what_is_written_at_a_replica_is_read_there_over_the_embedded_backend() 
     lives(&service.serve().await, true).await;
 }
 
-/// Ends a task when it is dropped.
-struct Ends(AbortHandle);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_at_a_replica_is_read_there_over_dynamodb() {
-    let service = Arc::new(Service::start().await);
+    let service = Service::start().await;
     // A consumer that lags behind the writes.
-    let consumer = {
-        let service = service.clone();
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(40)).await;
-                pump(&service.table).await;
-            }
-        })
+    let consumer = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(40)).await;
+            pump(&service.table).await;
+        }
     };
-    let _ends = Ends(consumer.abort_handle());
-    lives(service.url(), true).await;
+    tokio::select! {
+        () = lives(service.url(), true) => {}
+        () = consumer => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use nameservice_tests::{prelude::*, pump::deliveries};
+use nameservice_tests::{prelude::*, proxy::Remote, pump::deliveries};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use stream_consumer::Consumer;
 use tokio::time::sleep;
@@ -133,7 +133,7 @@ impl Striker {
                     proxy.strike_at_random(seed ^ n, RATE);
                 }
                 sleep(length).await;
-                let tallies: Vec<_> = self.ground.proxies().map(Proxy::stop_striking).collect();
+                let tallies: Vec<_> = self.ground.proxies().map(Remote::stop_striking).collect();
                 for (kind, times) in tallies.into_iter().flatten() {
                     self.count(kind, times);
                 }

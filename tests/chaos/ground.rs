@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use nameservice_tests::{link::Link, prelude::*};
+use nameservice_tests::{link::Link, prelude::*, proxy::Remote};
 
 use super::controls::Controls;
 use crate::history::process::{Process, Setup};
@@ -38,17 +38,23 @@ pub(super) struct Ground {
     /// From each replica to its service.
     pub(super) links: Vec<Link>,
     /// From clients to the first service.
-    pub(super) front: Proxy,
+    pub(super) front: Remote,
     /// The table, with a proxy before its engine.
-    pub(super) table: Option<Proxied>,
+    pub(super) table: Option<Proxied<Remote>>,
     /// Disk and clock of the services. They share a clock: what one of them has written must not expire for the other alone.
     pub(super) of_services: Controls,
     of_replicas: Controls,
 }
 
 impl Ground {
-    /// Starts a round's processes, with their data and logs in this directory.
-    pub(super) async fn start(kind: Kind, expires: bool, library: Option<&Path>, directory: &Path) -> Self {
+    /// Starts a round's processes, with their data and logs in this directory, and the proxies before them, which end with what is
+    /// returned beside.
+    pub(super) async fn start(
+        kind: Kind,
+        expires: bool,
+        library: Option<&Path>,
+        directory: &Path,
+    ) -> (Self, Vec<Proxy>) {
         let of_services = Controls::new(library, directory, "faults-of-services");
         let of_replicas = Controls::new(library, directory, "faults-of-replicas");
         let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
@@ -60,7 +66,7 @@ impl Ground {
         };
         let retention = RETENTION_HOURS.to_string();
         let mut options = if expires { vec!["--feed-retention", retention.as_str()] } else { Vec::new() };
-        let (mut services, mut table) = (Vec::new(), None);
+        let (mut services, mut table, mut proxies) = (Vec::new(), None, Vec::new());
         match kind {
             Kind::Embedded => {
                 let data = path("service");
@@ -78,7 +84,9 @@ impl Ground {
                         options.push("--no-consumer");
                     }
                 }
-                table = Some(proxied);
+                let (behind, proxy) = proxied.apart();
+                table = Some(behind);
+                proxies.push(proxy);
             }
         }
         let (mut links, mut replicas) = (Vec::new(), Vec::new());
@@ -90,8 +98,10 @@ impl Ground {
             replicas.push(Process::start_as(setup).await);
             links.push(link);
         }
-        let front = Proxy::start(&services[0].url()).await;
-        Self { services, replicas, links, front, table, of_services, of_replicas }
+        let proxy = Proxy::start(&services[0].url()).await;
+        let front = proxy.remote();
+        proxies.push(proxy);
+        (Self { services, replicas, links, front, table, of_services, of_replicas }, proxies)
     }
 
     pub(super) fn service_urls(&self) -> Vec<String> {
@@ -109,7 +119,7 @@ impl Ground {
     }
 
     /// The proxies: before the service, and before the engine.
-    pub(super) fn proxies(&self) -> impl Iterator<Item = &Proxy> {
+    pub(super) fn proxies(&self) -> impl Iterator<Item = &Remote> {
         std::iter::once(&self.front).chain(self.table.iter().map(|table| &table.proxy))
     }
 

@@ -58,7 +58,7 @@ impl Round {
     pub(super) async fn run(self, library: Option<PathBuf>, directory: PathBuf) -> Report {
         let Self { number, seed, kind, expires, length } = self;
         let expires = expires && library.is_some();
-        let ground = Ground::start(kind, expires, library.as_deref(), &directory).await;
+        let (ground, proxies) = Ground::start(kind, expires, library.as_deref(), &directory).await;
         let (services, replicas, urls) = (ground.service_urls(), ground.replica_urls(), ground.urls());
         let service = services[0].clone();
         let own: Vec<String> = (0..replicas.len()).map(|n| format!("own{n}:main")).collect();
@@ -144,7 +144,7 @@ impl Round {
         let events = readers.judge(&seen, end).await;
         let same = same_state(&service, &replicas, false).await;
         let rows = projections.judge(&service).await;
-        drop(ground);
+        drop((ground, proxies));
         latencies.sort_unstable();
         Report {
             number,

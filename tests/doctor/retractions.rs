@@ -91,7 +91,7 @@ async fn a_retraction_that_is_undone_meanwhile_is_left_undone() {
 
 #[tokio::test]
 async fn nor_does_one_that_fluree_undoes_meanwhile_get_marks() {
-    let table = Arc::new(Proxied::fresh().await);
+    let table = Proxied::fresh().await;
     let db = ledger(&table, "mydb").await;
     Fluree::on(&table).retract(DB).await;
     let (client, name) = (table.client.clone(), table.name.clone());

@@ -75,17 +75,17 @@ fn errors() -> Vec<(&'static str, Fault)> {
 /// error. Returns the answer; `None` if the operation did not come as far as writing.
 async fn write_then(
     (operation, name): (Write, &str),
-    table: &Arc<Proxied>,
+    table: &Proxied,
     policy: RetryPolicy,
     (write, error): (Fault, Fault),
 ) -> Option<Result<(bool, String)>> {
     operation.prepare(table, name).await;
     let written = Arc::new(AtomicBool::new(false));
-    let (hook, seen) = (table.clone(), written.clone());
+    let (remote, seen) = (table.proxy.remote(), written.clone());
     let arm = move || {
-        let (table, error) = (hook.clone(), error.clone());
+        let (proxy, error) = (remote.clone(), error.clone());
         seen.store(true, SeqCst);
-        async move { table.proxy.on_each(&ANYTHING, error.always()) }
+        async move { proxy.on_each(&ANYTHING, error.always()) }
     };
     let write = write.skipping(operation.rejected_first()).after(arm);
     table.proxy.on_each(&["UpdateItem", "TransactWriteItems"], write);
@@ -97,7 +97,7 @@ async fn write_then(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_follows_a_lost_reply_the_outcome_is_unknown_or_that_of_the_write() {
-    let table = Arc::new(Proxied::fresh().await);
+    let table = Proxied::fresh().await;
     for (n, (code, error)) in errors().into_iter().enumerate() {
         for operation in Write::ALL.into_iter().filter(|operation| operation.rejected_first() == 0) {
             // What is repeated until the deadline has a short one, and a longer one if it passed before the write.
@@ -122,7 +122,7 @@ async fn whatever_follows_a_lost_reply_the_outcome_is_unknown_or_that_of_the_wri
 /// Also where the first request is rejected, and another one writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_answer_to_a_write_does_not_depend_on_what_fails_after_it() {
-    let table = Arc::new(Proxied::fresh().await);
+    let table = Proxied::fresh().await;
     let expired = || Fault::answer(400, "ExpiredTokenException");
     for operation in Write::ALL {
         let name = format!("{operation:?}").to_lowercase();

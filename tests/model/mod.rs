@@ -86,10 +86,12 @@ fn figures() -> &'static Mutex<Figures> {
 
 /// The service over DynamoDB that the sequences share.
 fn shared() -> &'static Service {
-    static SERVICE: OnceLock<Service> = OnceLock::new();
+    // Never dropped: each step disarms what it has armed.
+    static SERVICE: OnceLock<&Service> = OnceLock::new();
     SERVICE.get_or_init(|| {
-        engine::runtime()
-            .block_on(async { Service::on(Table::without_stream().await.proxied().await, Auth::Open).await })
+        engine::runtime().block_on(async {
+            Box::leak(Box::new(Service::on(Table::without_stream().await.proxied().await, Auth::Open).await))
+        })
     })
 }
 

@@ -6,8 +6,10 @@ use std::{
     fmt,
     future::Future,
     io,
+    marker::PhantomData,
+    ops::Deref,
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -259,16 +261,27 @@ struct State {
 }
 
 struct Inner {
+    url: String,
     target: String,
     client: Client<HttpConnector, Full<Bytes>>,
     state: Mutex<State>,
 }
 
-/// A running proxy. Ends when it is dropped.
+/// A running proxy. Ends when it is dropped, and panics then if no request has met a fault that the test armed.
+///
+/// It is not `Send`, so that this panic is the test's: in a task, another thread or a hook of a fault, nobody might notice it. These
+/// take the [`Remote`].
 pub struct Proxy {
-    url: String,
-    inner: Arc<Inner>,
+    remote: Remote,
     accepting: AbortHandle,
+    /// Not `Send`, but `Sync`.
+    stays: PhantomData<MutexGuard<'static, ()>>,
+}
+
+/// What a proxy is controlled by, from anywhere.
+#[derive(Clone)]
+pub struct Remote {
+    inner: Arc<Inner>,
 }
 
 /// The operations that write.
@@ -280,17 +293,33 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let inner = Arc::new(Inner {
+            url,
             target: target.trim_end_matches('/').to_owned(),
             client: crate::service::client(),
             state: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, inner.clone())).abort_handle();
-        Self { url, inner, accepting }
+        Self { remote: Remote { inner }, accepting, stays: PhantomData }
     }
 
-    /// Where it listens.
+    /// What tasks, threads and hooks control it by.
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+}
+
+impl Deref for Proxy {
+    type Target = Remote;
+
+    fn deref(&self) -> &Remote {
+        &self.remote
+    }
+}
+
+impl Remote {
+    /// Where the proxy listens.
     pub fn url(&self) -> &str {
-        &self.url
+        &self.inner.url
     }
 
     /// Arms a fault for the next requests of this operation.

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     engine,
-    proxy::Proxy,
+    proxy::{Proxy, Remote},
     rows::{self, Row},
 };
 
@@ -237,11 +237,11 @@ impl Drop for Table {
     }
 }
 
-/// A table with a proxy between it and the store.
-pub struct Proxied {
+/// A table with a proxy between it and the store. Stays on the thread of its test, as the proxy does.
+pub struct Proxied<P = Proxy> {
     table: Table,
-    /// The proxy.
-    pub proxy: Proxy,
+    /// The proxy, or its remote.
+    pub proxy: P,
     /// The store over the same table, through the proxy.
     pub store: Store,
     /// The feed that belongs to it, through the proxy.
@@ -254,6 +254,14 @@ impl Proxied {
         Table::fresh().await.proxied().await
     }
 
+    /// Splits it into what a task may have and what stays: the proxy, which ends when it is dropped.
+    pub fn apart(self) -> (Proxied<Remote>, Proxy) {
+        let Self { table, proxy, store, feed } = self;
+        (Proxied { table, proxy: proxy.remote(), store, feed }, proxy)
+    }
+}
+
+impl<P> Proxied<P> {
     /// The store that goes straight to the engine: for set-up, and for the other writers of a test.
     pub fn direct(&self) -> &Store {
         &self.table.store
@@ -265,7 +273,7 @@ impl Proxied {
     }
 }
 
-impl Deref for Proxied {
+impl<P> Deref for Proxied<P> {
     type Target = Table;
 
     fn deref(&self) -> &Table {

@@ -154,12 +154,10 @@ fn answer<T>(called: Result<T>, of: impl FnOnce(T) -> Answer) -> Answer {
     }
 }
 
-async fn process(by: usize, table: Arc<Proxied>, next_t: Arc<AtomicU64>, log: Arc<Log<Event>>, mut random: StdRng) {
+async fn process(by: usize, store: Store, next_t: Arc<AtomicU64>, log: Arc<Log<Event>>, mut random: StdRng) {
     let clock = Arc::new(AtomicU64::new(0));
     let reading = Arc::clone(&clock);
-    let store = Store::new(engine::client(table.proxy.url()), table.store.table())
-        .with_retry_policy(engine::RETRIES)
-        .with_clock(move || UNIX_EPOCH + Duration::from_secs(BEGINNING + reading.load(SeqCst)));
+    let store = store.with_clock(move || UNIX_EPOCH + Duration::from_secs(BEGINNING + reading.load(SeqCst)));
     let (holder, db) = (HOLDERS[by - 1], at(DB));
     let mut token = 0;
     for _ in 0..CALLS {
@@ -217,14 +215,16 @@ async fn process(by: usize, table: Arc<Proxied>, next_t: Arc<AtomicU64>, log: Ar
 }
 
 async fn trace(seed: u64) -> Claims {
-    let table = Arc::new(Proxied::fresh().await);
+    let table = Proxied::fresh().await;
     table.direct().create_ledger(&Call::fresh(), &at(DB), Some(&new_head(1)), None).await.unwrap().applied();
     table.proxy.strike_at_random(seed, FAULTS);
     let (log, next_t) = (Arc::new(Log::new()), Arc::new(AtomicU64::new(2)));
     let processes: Vec<_> = (1..=HOLDERS.len())
         .map(|by| {
             let random = StdRng::seed_from_u64(seed * 10 + by as u64);
-            tokio::spawn(process(by, table.clone(), next_t.clone(), log.clone(), random))
+            let store = Store::new(engine::client(table.proxy.url()), table.store.table());
+            let store = store.with_retry_policy(engine::RETRIES);
+            tokio::spawn(process(by, store, next_t.clone(), log.clone(), random))
         })
         .collect();
     for process in processes {

@@ -105,10 +105,10 @@ async fn read(store: &Store, seen: &Seen) -> Head {
 }
 
 /// Pushes, expecting the head that it has read or, now and then, the one before.
-async fn client(n: usize, table: Arc<Proxied>, store: Store, log: Arc<Log<Event>>, seen: Seen, mut random: StdRng) {
-    let mut last = read(table.direct(), &seen).await;
+async fn client(n: usize, direct: Store, store: Store, log: Arc<Log<Event>>, seen: Seen, mut random: StdRng) {
+    let mut last = read(&direct, &seen).await;
     for push in 0..PUSHES {
-        let (call, current) = (1 + n * PUSHES + push, read(table.direct(), &seen).await);
+        let (call, current) = (1 + n * PUSHES + push, read(&direct, &seen).await);
         let expected = if random.random_bool(0.2) { last } else { current.clone() };
         last = current;
         let next = NewHead::new(id_by(call), expected.v + 1).unwrap();
@@ -128,7 +128,7 @@ async fn client(n: usize, table: Arc<Proxied>, store: Store, log: Arc<Log<Event>
 }
 
 async fn trace(seed: u64) -> Pushes {
-    let table = Arc::new(Proxied::fresh().await);
+    let table = Proxied::fresh().await;
     table.direct().create_ledger(&Call::fresh(), &at(DB), Some(&new_head(1)), None).await.unwrap().applied();
     table.proxy.strike_at_random(seed, FAULTS);
     let (log, seen) = (Arc::new(Log::new()), Seen::default());
@@ -137,7 +137,7 @@ async fn trace(seed: u64) -> Pushes {
             let policy = RetryPolicy { deadline: LONG, base: Duration::from_millis(5), cap: Duration::from_millis(20) };
             let store = Store::new(engine::client(table.proxy.url()), table.store.table()).with_retry_policy(policy);
             let random = StdRng::seed_from_u64(seed * 10 + n as u64);
-            tokio::spawn(client(n, table.clone(), store, log.clone(), seen.clone(), random))
+            tokio::spawn(client(n, table.direct().clone(), store, log.clone(), seen.clone(), random))
         })
         .collect();
     for client in clients {
