@@ -22,7 +22,7 @@ use nameservice_tests::prelude::*;
 use stream_consumer::{Consumer, Doorbell, HintError};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::{records, stop_the_clock, whole};
+use super::{records, whole, with_the_clock_stopped};
 
 /// A change of the head of a record.
 pub(super) fn change(position: u64, address: &str, payload: Value) -> Change {
@@ -88,7 +88,6 @@ async fn publish(State(events): State<Events>, headers: HeaderMap, body: String)
 
 #[tokio::test]
 async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
-    stop_the_clock();
     let (events, url) = Events::start().await;
     let credentials = Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
     let signer = Signer::new(SharedCredentialsProvider::new(credentials), "eu-central-1", "appsync");
@@ -101,7 +100,7 @@ async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
         change(8, "mydb:dev", json!(null)),
         change(4, "tenant/a:main", json!(null)),
     ];
-    let rung = doorbell.ring(&changes).await;
+    let rung = with_the_clock_stopped("an answer of AppSync", doorbell.ring(&changes)).await;
     assert_eq!((rung.of, rung.lost), (2, 0));
     assert!(rung.error.is_none());
     let rings = events.rings();
@@ -119,11 +118,10 @@ async fn a_record_rings_once_a_batch_with_its_newest_change_and_a_signature() {
 
 #[tokio::test]
 async fn a_change_that_is_long_is_left_to_the_reader() {
-    stop_the_clock();
     let (events, url) = Events::start().await;
     let doorbell = Doorbell::new(&url, "names", None).unwrap();
     let changes = [change(1, "short", json!("x".repeat(3_000))), change(2, "long", json!("x".repeat(5_000)))];
-    assert_eq!(doorbell.ring(&changes).await.lost, 0);
+    assert_eq!(with_the_clock_stopped("an answer of AppSync", doorbell.ring(&changes)).await.lost, 0);
     let rings = events.rings();
     assert_eq!(rings["/names/long/main"], json!({ "position": 2 }));
     assert_eq!(rings["/names/short/main"]["change"]["position"], 1);
@@ -131,14 +129,13 @@ async fn a_change_that_is_long_is_left_to_the_reader() {
 
 #[tokio::test]
 async fn what_is_not_taken_is_counted() {
-    stop_the_clock();
     let (events, url) = Events::start().await;
     events.answer("/names/denied/main", 401, json!({ "errors": [{ "errorType": "UnauthorizedException" }] }));
     events.answer("/names/failed/main", 200, json!({ "failed": [{ "index": 0, "code": 400 }], "successful": [] }));
     events.answer("/names/strange/main", 200, json!("no answer of AppSync"));
     let doorbell = Doorbell::new(&url, "names", None).unwrap();
     let changes = ["denied", "failed", "strange", "fine"].map(|name| change(1, name, json!(null)));
-    let rung = doorbell.ring(&changes).await;
+    let rung = with_the_clock_stopped("an answer of AppSync", doorbell.ring(&changes)).await;
     assert_eq!((rung.of, rung.lost), (4, 3));
     assert!(matches!(rung.error, Some(HintError::Answered { status: 401 | 200, .. })), "{:?}", rung.error);
     assert_eq!(events.rings().len(), 1);
@@ -147,7 +144,7 @@ async fn what_is_not_taken_is_counted() {
     nowhere.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let url = format!("http://{}/event", nowhere.local_addr().unwrap());
     let doorbell = Doorbell::new(&url, "names", None).unwrap();
-    let rung = doorbell.ring(&changes).await;
+    let rung = with_the_clock_stopped("the failure to connect", doorbell.ring(&changes)).await;
     assert_eq!(rung.lost, 4);
     assert!(matches!(rung.error, Some(HintError::NoAnswer(_))), "{:?}", rung.error);
     for url in ["ftp://x/event", "/event", "https://"] {
@@ -206,8 +203,7 @@ async fn the_feed_continues_without_its_doorbell() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone())
         .with_doorbell(Doorbell::new(&url, "names", None).unwrap());
     let batch = json!({ "Records": records(&table).await });
-    stop_the_clock();
-    let answer = consumer.handle(batch).await;
+    let answer = with_the_clock_stopped("the end of a batch", consumer.handle(batch)).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 
     let changes = whole(&table.feed).await;

@@ -20,7 +20,7 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _},
 };
 
-use super::{records, stop_the_clock, whole};
+use super::{records, whole, with_the_clock_stopped};
 
 const MINISTACK: &str = "NAMESERVICE_TEST_MINISTACK";
 
@@ -273,27 +273,29 @@ async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
     let (mine, others) = (at("tenant/a.b:main"), at("tenant/a-b:main"));
     let mut subscriber = Subscriber::to(address, &subscribe, &channel("names", &mine)).await;
     let mut position = 0;
-    stop_the_clock();
-    for t in 1..=3 {
-        for address in [&others, &mine] {
-            let call = Call::fresh();
-            if t == 1 {
-                table.store.create_ledger(&call, address, Some(&new_head(1)), None).await.unwrap().applied();
-            } else {
-                table.store.push_head(&call, address, &older(head(t))).await.unwrap().applied();
+    let rings = async {
+        for t in 1..=3 {
+            for address in [&others, &mine] {
+                let call = Call::fresh();
+                if t == 1 {
+                    table.store.create_ledger(&call, address, Some(&new_head(1)), None).await.unwrap().applied();
+                } else {
+                    table.store.push_head(&call, address, &older(head(t))).await.unwrap().applied();
+                }
             }
+            // The whole stream: what was delivered before rings again, with the position that it has.
+            let answer = consumer.handle(json!({ "Records": records(table).await })).await;
+            assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
+            let ring = subscriber.ring().await;
+            assert!(ring.position > position);
+            assert_eq!(ring.change.as_ref().map(|change| change.address.as_str()), Some(mine.as_str()));
+            let path = format!("/v1/changes?after={position}&address={mine}");
+            let page = service.send(http::Method::GET, &path, &[], None).await.expect(200);
+            let found = page["changes"].as_array().unwrap();
+            assert_eq!(found.last().unwrap(), &json!(ring.change), "the ring names the newest of what is there");
+            assert!(found.iter().any(|change| change["concern"] == "head" && change["watermark"] == t));
+            position = page["position"].as_u64().unwrap();
         }
-        // The whole stream: what was delivered before rings again, with the position that it has.
-        let answer = consumer.handle(json!({ "Records": records(table).await })).await;
-        assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
-        let ring = subscriber.ring().await;
-        assert!(ring.position > position);
-        assert_eq!(ring.change.as_ref().map(|change| change.address.as_str()), Some(mine.as_str()));
-        let path = format!("/v1/changes?after={position}&address={mine}");
-        let page = service.send(http::Method::GET, &path, &[], None).await.expect(200);
-        let found = page["changes"].as_array().unwrap();
-        assert_eq!(found.last().unwrap(), &json!(ring.change), "the ring names the newest of what is there");
-        assert!(found.iter().any(|change| change["concern"] == "head" && change["watermark"] == t));
-        position = page["position"].as_u64().unwrap();
-    }
+    };
+    with_the_clock_stopped("a ring of the doorbell", rings).await;
 }

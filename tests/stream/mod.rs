@@ -18,6 +18,7 @@ mod writes;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
+    time::Instant,
 };
 
 use async_trait::async_trait;
@@ -37,15 +38,24 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     first..first + number("NAMESERVICE_TEST_RUNS").unwrap_or(runs)
 }
 
-/// Stops the clock of the test's runtime: no time limit passes, however busy the machine is. What sleeps does not wake up.
-fn stop_the_clock() {
+/// Waits while the clock of the test's runtime stands still: no time limit passes, however busy the machine is, and what sleeps does not
+/// wake up. What is waited for has a name, and comes within [`LONG`] of real time.
+async fn with_the_clock_stopped<T>(what: &str, waiting: impl Future<Output = T>) -> T {
     tokio::time::pause();
+    let begun = Instant::now();
     // A runtime that has nothing to do would advance the clock to the next time limit.
-    drop(tokio::spawn(async {
-        loop {
+    let no_longer = async {
+        while begun.elapsed() < LONG {
             tokio::task::yield_now().await;
         }
-    }));
+    };
+    let came = tokio::select! {
+        biased;
+        came = waiting => came,
+        () = no_longer => panic!("{what} did not come within {LONG:?}"),
+    };
+    tokio::time::resume();
+    came
 }
 
 /// What the table's stream holds, as Lambda delivers it.

@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 
 use super::{
     doorbell::{Never, change},
-    records, stop_the_clock, whole,
+    records, whole, with_the_clock_stopped,
 };
 
 /// The schema of AppSync: the types of the members of each object, and the values of each enum.
@@ -157,7 +157,6 @@ fn positions(changes: &[Value]) -> Vec<u64> {
 
 #[tokio::test]
 async fn a_change_is_published_whole_and_signed() {
-    stop_the_clock();
     let (server, url) = Server::start().await;
     let credentials = Credentials::new("AKIDEXAMPLE", "secret", Some("session".to_owned()), None, "test");
     let signer = Signer::new(SharedCredentialsProvider::new(credentials), "eu-central-1", "appsync");
@@ -170,7 +169,7 @@ async fn a_change_is_published_whole_and_signed() {
     let mut gone = change(9, "mydb:main", json!(null));
     (gone.part, gone.kind) = (ChangedPart::Meta, ChangeKind::Purged);
     gone.payload = ChangePayload::Omitted;
-    let hints = subscriptions.publish(&[source, gone]).await;
+    let hints = with_the_clock_stopped("an answer of AppSync", subscriptions.publish(&[source, gone])).await;
     assert_eq!((hints.of, hints.lost), (2, 0), "{:?}", hints.error);
     let mut changes = server.changes();
     changes.sort_by_key(|change| change["position"].as_u64());
@@ -203,7 +202,6 @@ async fn a_change_is_published_whole_and_signed() {
 
 #[tokio::test]
 async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions() {
-    stop_the_clock();
     let (server, url) = Server::start().await;
     let subscriptions = Subscriptions::new(&url, None).unwrap();
     // Changes that were appended before come with their former positions, and a change that was delivered twice comes twice.
@@ -213,7 +211,7 @@ async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions()
     // A row of a name that is no address, which nobody sees over GraphQL.
     let stray = Change { address: Address::stored("a//b@c"), ..change(61, "a:main", json!(null)) };
     changes.push(stray);
-    let hints = subscriptions.publish(&changes).await;
+    let hints = with_the_clock_stopped("an answer of AppSync", subscriptions.publish(&changes)).await;
     assert_eq!((hints.of, hints.lost), (60, 0), "{:?}", hints.error);
     let taken = server.changes();
     for address in ["a:main", "b:main", "c:main"] {
@@ -222,7 +220,8 @@ async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions()
         assert!(positions(&of).is_sorted(), "{address}: {:?}", positions(&of));
     }
     // Of one record, they are in the order of the feed.
-    let hints = subscriptions.publish(&[change(71, "d", json!(1)), change(70, "d", json!(0))]).await;
+    let changes = [change(71, "d", json!(1)), change(70, "d", json!(0))];
+    let hints = with_the_clock_stopped("an answer of AppSync", subscriptions.publish(&changes)).await;
     assert_eq!(hints.lost, 0);
     assert_eq!(positions(&server.changes()[60..]), [70, 71]);
     assert_eq!(subscriptions.publish(&[]).await.of, 0);
@@ -230,7 +229,6 @@ async fn the_changes_of_a_record_are_published_in_the_order_of_their_positions()
 
 #[tokio::test]
 async fn what_appsync_does_not_take_is_counted() {
-    stop_the_clock();
     let (server, url) = Server::start().await;
     let denied = json!({ "errors": [{ "errorType": "UnauthorizedException", "message": "Permission denied" }] });
     let rejected = json!({ "data": { "publishChange": null }, "errors": [{ "path": ["publishChange"], "errorType": "Unauthorized" }] });
@@ -243,7 +241,7 @@ async fn what_appsync_does_not_take_is_counted() {
         .zip(["denied", "rejected", "nothing", "strange", "fine"])
         .flat_map(|(n, name)| [change(2 * n, name, json!(null)), change(2 * n + 1, name, json!(null))])
         .collect();
-    let hints = subscriptions.publish(&changes).await;
+    let hints = with_the_clock_stopped("an answer of AppSync", subscriptions.publish(&changes)).await;
     assert_eq!((hints.of, hints.lost), (10, 8));
     assert!(matches!(hints.error, Some(HintError::Answered { status: 401 | 200, .. })), "{:?}", hints.error);
     assert_eq!(positions(&server.changes()), [10, 11], "a failure does not end what follows it");
@@ -286,8 +284,7 @@ async fn the_feed_continues_without_its_subscribers() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone())
         .with_subscriptions(Subscriptions::new(&url, None).unwrap());
     let batch = json!({ "Records": records(&table).await });
-    stop_the_clock();
-    let answer = consumer.handle(batch).await;
+    let answer = with_the_clock_stopped("the end of a batch", consumer.handle(batch)).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 
     let changes = whole(&table.feed).await;
