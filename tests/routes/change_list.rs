@@ -234,32 +234,44 @@ async fn large_changes_come_in_answers_of_bounded_size_and_none_is_missed() {
     assert_eq!(seen, 340);
 }
 
-/// What is answered before a poll for something else is over.
-async fn early<T>(service: &Service, answer: impl Future<Output = T>) -> T {
-    tokio::select! {
-        biased;
-        answer = answer => answer,
-        nothing = list(service, "address=nobody&wait=19") => panic!("it waits for the end of its time: {nothing}"),
+/// What is answered before a poll for something else is over. A busy machine may once take longer than that: then it is asked again,
+/// with the number of the attempt.
+async fn early<T>(service: &Service, ask: impl AsyncFn(i64) -> T) -> T {
+    let begun = Instant::now();
+    let mut attempt = 1;
+    while begun.elapsed() < LONG {
+        tokio::select! {
+            biased;
+            answer = ask(attempt) => return answer,
+            nothing = list(service, "address=nobody&wait=19") => assert_eq!(nothing["changes"], json!([])),
+        }
+        attempt += 1;
     }
+    panic!("it waits for the end of its time, in {attempt} attempts");
 }
 
 #[tokio::test]
 async fn a_long_poll_is_answered_when_something_wanted_follows_and_not_before() {
     let service = Service::start().await;
     born(&service, "mydb", 1).await;
-    pump(&service.table).await;
-    let position = list(&service, "").await["position"].clone();
-    let wanted = format!("after={position}&wait=20&concern=head&address=mydb");
-    let writing = async {
-        // An unwanted change moves the feed and ends no wait but that of another poll.
-        ledger(&service, "books").await;
+    let (page, t) = early(&service, async |attempt| {
         pump(&service.table).await;
-        assert_ne!(list(&service, &format!("after={position}&wait=20")).await["changes"], json!([]));
-        service.put("/v1/heads/mydb", json!({ "new": commit(2) })).await.expect(200);
-        pump(&service.table).await;
-    };
-    let (page, ()) = early(&service, async { tokio::join!(list(&service, &wanted), writing) }).await;
-    assert_eq!(reported(page["changes"].as_array().unwrap()), ["mydb:main head updated 2"]);
+        let position = list(&service, "").await["position"].clone();
+        let wanted = format!("after={position}&wait=20&concern=head&address=mydb");
+        let t = 1 + attempt;
+        let writing = async {
+            // An unwanted change moves the feed and ends no wait but that of another poll.
+            ledger(&service, &format!("books{attempt}")).await;
+            pump(&service.table).await;
+            assert_ne!(list(&service, &format!("after={position}&wait=20")).await["changes"], json!([]));
+            service.put("/v1/heads/mydb", json!({ "new": commit(t) })).await.expect(200);
+            pump(&service.table).await;
+            t
+        };
+        tokio::join!(list(&service, &wanted), writing)
+    })
+    .await;
+    assert_eq!(reported(page["changes"].as_array().unwrap()), [format!("mydb:main head updated {t}")]);
     assert_eq!(page["position"], page["changes"][0]["position"]);
 }
 
@@ -275,7 +287,7 @@ async fn a_long_poll_without_anything_wanted_ends_with_the_position_that_it_has_
         assert!(begun.elapsed() >= Duration::from_secs(1), "{query}");
     }
     // What follows already is returned immediately.
-    assert_ne!(early(&service, list(&service, "wait=20")).await["changes"], json!([]));
+    assert_ne!(early(&service, async |_| list(&service, "wait=20").await).await["changes"], json!([]));
 }
 
 #[tokio::test]
@@ -360,14 +372,20 @@ async fn a_long_poll_ends_with_what_there_is_when_the_service_stops() {
     let hub = Hub::from_ref(&app);
     let service = nameservice_cli::serve::start(listener, app, None).unwrap();
     let client = nameservice_tests::service::client();
-    let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));
-    let asked = tokio::spawn(client.request(request.body(Full::<Bytes>::default()).unwrap()));
     let waits = async {
-        while hub.subscribers() == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        loop {
+            let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));
+            let asked = tokio::spawn(client.request(request.body(Full::<Bytes>::default()).unwrap()));
+            while hub.subscribers() == 0 && !asked.is_finished() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            // A busy machine may have found it only once its time was over: then it asks again.
+            if !asked.is_finished() {
+                break asked;
+            }
         }
     };
-    timeout(LONG, waits).await.expect("the poll waits for a change");
+    let asked = timeout(LONG, waits).await.expect("the poll waits for a change");
     service.stop().await;
     let answer = asked.await.unwrap().unwrap();
     assert_eq!(answer.status(), 200);
