@@ -18,16 +18,16 @@ import glob
 import json
 import os
 import pathlib
-import random
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -224,14 +224,6 @@ def check_routes(pages, url):
     others = {"GET /v1/docs", "GET /v1/openapi.json", "GET /graphiql", "GET /graphql", "POST /graphql"}
     for route in sorted(named - served - others):
         wrong(page.path, f"there is no route {route}")
-
-
-def free_port():
-    """A port that stays free until its program has started: systems give those from 32,768 on to whoever asks for any."""
-    while True:
-        with socket.socket() as free, contextlib.suppress(OSError):
-            free.bind(("", port := random.randrange(10_000, 30_000)))
-            return port
 
 
 class Service:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pathlib
-import random
 import re
 import shlex
 import shutil
@@ -21,6 +20,7 @@ import urllib.request
 import helm_python
 import kubernetes_validate
 import yaml
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HERE = ROOT / "infra/self-hosted"
@@ -37,14 +37,6 @@ def run(*command, ok=True, **options):
     if ok and done.returncode != 0:
         sys.exit(f"{shlex.join(map(str, command))} exits with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done
-
-
-def free_port():
-    """A port that stays free until its program has started: systems give those from 32,768 on to whoever asks for any."""
-    while True:
-        with socket.socket() as free, contextlib.suppress(OSError):
-            free.bind(("", port := random.randrange(10_000, 30_000)))
-            return port
 
 
 def within(seconds, holds):
@@ -112,7 +104,7 @@ class Service:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         try:
-            return urllib.request.urlopen(f"{url}/v1/health", timeout=30, context=context).status == 200
+            return urllib.request.urlopen(f"{url}/v1/health", timeout=LONG, context=context).status == 200
         except (OSError, urllib.error.URLError):
             return False
 

@@ -18,9 +18,7 @@ import http.server
 import json
 import os
 import pathlib
-import random
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -40,6 +38,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / ".ci"))
+from ports import free_port  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -93,14 +94,6 @@ SERVICES = ["apigateway", "cloudwatch", "cloudwatchlogs", "dynamodb", "iam", "la
 
 def step(text):
     print(f"   {text}", flush=True)
-
-
-def free_port():
-    """A port that stays free until its program has started: systems give those from 32,768 on to whoever asks for any."""
-    while True:
-        with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port := random.randrange(10_000, 30_000)))
-            return port
 
 
 # How long anything may take on a busy machine, where functions start as processes of an emulator.

@@ -10,14 +10,15 @@ accept it as the base of its own writes, and show one feed.
 import contextlib
 import json
 import pathlib
-import random
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / ".ci"))
+from ports import free_port  # noqa: E402
 
 CID = [f"bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyk{last}" for last in "aeimquy"]
 ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_REGION": "us-east-1", "PATH": "/usr/bin:/bin"}
@@ -29,14 +30,6 @@ def head(t):
 
 # How long anything may take on a busy machine.
 LONG = 120
-
-
-def free_port():
-    """A port that stays free until its program has started: systems give those from 32,768 on to whoever asks for any."""
-    while True:
-        with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port := random.randrange(10_000, 30_000)))
-            return port
 
 
 class Release:

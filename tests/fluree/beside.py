@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,9 @@ import urllib.error
 import urllib.request
 
 import fluree
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / ".ci"))
+from ports import free_port  # noqa: E402
 
 REGION = "us-east-1"
 BUCKET = "beside-fluree"
@@ -40,10 +42,12 @@ def step(text):
     print(f"   {time.monotonic() - STARTED:5.1f} s  {text}", flush=True)
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def attempts(what):
+    """One attempt after the other, as long as there is time."""
+    deadline = time.monotonic() + LONG
+    while time.monotonic() < deadline:
+        yield
+    raise AssertionError(f"{what} within {LONG} s")
 
 
 def node(name):
@@ -90,7 +94,7 @@ class Place:
     def nameservice(self, *arguments, code=0):
         """Runs a command of the program on this place, without a service, and returns what it prints."""
         done = subprocess.run(
-            [self.program, "--at", self.at, *arguments], capture_output=True, text=True, timeout=120, cwd=self.folder.name
+            [self.program, "--at", self.at, *arguments], capture_output=True, text=True, timeout=LONG, cwd=self.folder.name
         )
         assert done.returncode == code, f"{arguments} exits with {done.returncode}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
@@ -100,7 +104,7 @@ class Place:
 
     def doctor(self):
         done = subprocess.run(
-            [self.program, "--at", self.at, "doctor", "--json"], capture_output=True, text=True, timeout=120, cwd=self.folder.name
+            [self.program, "--at", self.at, "doctor", "--json"], capture_output=True, text=True, timeout=LONG, cwd=self.folder.name
         )
         findings = [finding for finding in json.loads(done.stdout)["findings"] if finding["severity"] != "note"]
         assert findings == [], findings
@@ -131,12 +135,11 @@ class Service:
         self.process = subprocess.Popen([self.place.program, *arguments], stdout=self.log, stderr=self.log, cwd=self.place.folder.name)
         # Also when a check fails.
         atexit.register(self.process.kill)
-        for _ in range(600):
+        deadline = time.monotonic() + LONG
+        while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):
                 self.get("/v1/health?deep=true")
                 return self
-            if self.process.poll() is not None:
-                break
             time.sleep(0.05)
         raise AssertionError(f"the service did not start: {pathlib.Path(self.log.name).read_text()}")
 
@@ -170,7 +173,7 @@ class Service:
 
     def caught_up(self, address, t):
         """Waits until the feed shows a head, and returns all of them."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONG
         while True:
             heads = self.heads(address)
             if heads and heads[-1][1] == t:
@@ -213,17 +216,15 @@ def commit(task):
     for n in range(task["commits"]):
         name = f"{task['name']}-{n}"
         # Another process may commit first: then Fluree reports a conflict, and has written nothing.
-        for attempt in range(200):
+        for attempt, _ in enumerate(attempts("no commit succeeded")):
             try:
                 ledger.insert(thing(name, n))
                 break
             except fluree.ConflictError:
                 time.sleep(0.01 * min(attempt + 1, 10))
-        else:
-            raise SystemExit("no commit succeeded")
         print(name, flush=True)
         if task["indexing"] and n % 5 == 4:
-            ledger.index(timeout=60)
+            ledger.index(timeout=LONG)
     connection.close()
 
 
@@ -237,7 +238,7 @@ def commits_of_three_processes(place):
         workers = [Worker(place, "books", f"w{n}", COMMITS) for n in range(2)]
         acknowledged = {"first"}
         for n in range(COMMITS):
-            for _ in range(200):
+            for _ in attempts("no commit succeeded"):
                 with contextlib.suppress(fluree.ConflictError):
                     ledger.insert(thing(f"here-{n}", n))
                     break
@@ -292,12 +293,12 @@ def indexes_of_several_processes(place):
             ledger = connection.ledger("books")
             before = len(rows(ledger))
             workers = [Worker(place, "books", f"indexing-{n}", 10, indexing=True) for n in range(2)]
-            ledger.index(timeout=60)
+            ledger.index(timeout=LONG)
             for worker in workers:
                 worker.read()
         with place.connect() as connection:
             ledger = connection.ledger("books")
-            t = ledger.index(timeout=60)
+            t = ledger.index(timeout=LONG)
             assert len(rows(ledger)) == before + 20, (len(rows(ledger)), before)
             place.is_healthy(ledger)
         record = place.show("books")
@@ -345,7 +346,7 @@ def resets(place):
     with place.connect() as connection:
         ledger = connection.ledger("books")
         ledger.insert(thing("kept", 1))
-        ledger.index(timeout=60)
+        ledger.index(timeout=LONG)
         then, index = ledger.log(limit=1)[0], place.show("books")["index"]
         kept = len(rows(ledger))
         for n in range(5):
@@ -357,7 +358,7 @@ def resets(place):
         assert len(rows(ledger)) == kept
         for n in range(3):
             ledger.insert(thing(f"since-{n}", n))
-        ledger.index(timeout=60)
+        ledger.index(timeout=LONG)
         place.is_healthy(ledger)
         names = {str(row[0]) for row in rows(ledger)}
         assert not any("taken-back" in name for name in names) and len(names) == kept + 3, names
@@ -404,14 +405,14 @@ def lost_pointers(place):
         ledger = connection.ledger("books")
         assert (len(rows(ledger)), ledger.log(limit=1)[0].t) == (before, t)
         ledger.insert(thing("after-import", 1))
-        ledger.index(timeout=60)
+        ledger.index(timeout=LONG)
         place.is_healthy(ledger)
     place.doctor()
     step("pointers lost, and restored from a copy")
 
 
 def run(place, *arguments):
-    done = subprocess.run([place.program, *arguments], capture_output=True, text=True, timeout=120, cwd=place.folder.name)
+    done = subprocess.run([place.program, *arguments], capture_output=True, text=True, timeout=LONG, cwd=place.folder.name)
     assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -450,7 +451,7 @@ def foreign_ids(place):
         place.is_healthy(ledger)
         record = place.show("books")
         place.nameservice("push", "index", "books", FOREIGN, str(record["head"]["t"]), "--allow-foreign", "--allow-equal")
-        done = subprocess.run([place.program, "--at", place.at, "doctor", "--json"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([place.program, "--at", place.at, "doctor", "--json"], capture_output=True, text=True, timeout=LONG)
         assert [finding["code"] for finding in json.loads(done.stdout)["findings"]] == ["id-foreign"], done.stdout
     head, index = (f"{record[concern]['id']}@{record[concern]['t']}" for concern in ("head", "index"))
     place.nameservice("reset", "books", "--head", head, "--index", index, "--yes")
@@ -465,7 +466,7 @@ def drops(place):
     with Service(place) as service, place.connect() as connection:
         connection.drop("books")
         assert live(place) == []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONG
         while any(record["address"] == "books:main" and not record["retracted"] for record in service.get("/v1/snapshot")["records"]):
             assert time.monotonic() < deadline, "the service still shows what was dropped"
             time.sleep(0.1)
