@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# DynamoDB Local 1.25 gets slower with every table with a stream that has been deleted.
+# DynamoDB Local 1.25 is slower after many tables with a stream have been deleted.
 #
 # A write to a new table with a stream costs the same as one to a new table without at first. After 1,000 tables with streams have
-# been created, written and deleted, it takes 1.8 times as long, and a read, which has nothing to do with a stream, 1.5 times; and it
-# goes on growing. ListStreams still names the streams of the deleted tables, which are kept for a day as on AWS; here everybody pays
-# for them. A suite that makes a table for each test is faster on several processes than on one that stays: ours took 265 s on eight
-# and 659 s on two.
+# been created, written and deleted, it took 1.8 and 2.0 times as long in two runs, and a read, which has nothing to do with a stream,
+# 1.5 and 2.1 times. ListStreams still names the streams of the deleted tables. A suite that makes a table for each test is faster on several processes
+# than on one that stays: ours took 265 s on eight and 659 s on two.
 #
-# Seen:
+# Seen, in the first:
 #   streams: 1003, tables: 6
 #   a write in a table with a stream, of one without: 0.94 times before 1,000 deletions, 1.79 times after
 #   a read in a table with a stream, of one without: 1.06 times before 1,000 deletions, 1.49 times after
@@ -19,10 +18,12 @@ engine=
 trap 'kill $engine 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 npm pack --silent amplify-dynamodb-simulator@2.9.30 >/dev/null
+echo "3503ffac19f183407909fecdacf4db51ab1fdad1da7b2f177016670b2d80e4b9  amplify-dynamodb-simulator-2.9.30.tgz" | sha256sum --check --quiet
 tar -xzf amplify-dynamodb-simulator-2.9.30.tgz
 python3 -m venv tools
 tools/bin/pip --quiet install boto3==1.40.0
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+# Below those that systems give to whoever asks for any.
+port=$(shuf --input-range=10000-29999 --head-count=1)
 (cd package/emulator && exec java -Djava.library.path=./DynamoDBLocal_lib -jar DynamoDBLocal.jar -inMemory -sharedDb -port "$port") >log 2>&1 &
 engine=$!
 tools/bin/python - "$port" <<'PYTHON'
@@ -93,5 +94,6 @@ while True:
 print(f"streams: {kept}, tables: {len(db.list_tables()['TableNames'])}")
 for what, was, now in zip(("a write", "a read"), before, after):
     print(f"{what} in a table with a stream, of one without: {was:.2f} times before 1,000 deletions, {now:.2f} times after")
-assert kept > 1000 and before[0] < 1.4 and after[0] > 1.4 * before[0], "the behaviour has changed"
+slower = [now / was for was, now in zip(before, after)]
+assert kept > 1000 and max(before) < 1.4 and slower[0] > 1.4 and slower[1] > 1.2, "the behaviour has changed"
 PYTHON
