@@ -44,7 +44,7 @@ fn foreign_attributes() -> impl Strategy<Value = Row> {
 
 fn check<S: Strategy>(strategy: S, test: impl Fn(&Runtime, &Table, S::Value) -> Result<(), TestCaseError>) {
     let runtime = Runtime::new().unwrap();
-    let table = runtime.block_on(Table::without_stream());
+    let table = runtime.block_on(Table::fresh());
     let seed = match Cases::default().rng_seed {
         RngSeed::Fixed(seed) => seed,
         RngSeed::Random => 1,

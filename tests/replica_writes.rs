@@ -135,7 +135,7 @@ async fn a_replica_forwards_only_what_its_caller_may_write() {
         ("another address", Some(&*narrowed), 403, "address-not-covered"),
     ];
     let service = InProcess::new();
-    let table = Service::start().await;
+    let table = Service::with_stream().await;
     let guarded = InProcess::with(|backend| App::new(backend.clone(), backend, verifying()));
     let mirrors = [Mirror::of(&service.serve().await, verifying()).await, Mirror::of(table.url(), verifying()).await];
     let services = [guarded.serve().await, mirrors[0].service.url(), mirrors[1].service.url()];
@@ -439,7 +439,7 @@ async fn what_is_written_at_a_replica_is_read_there_over_the_embedded_backend() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_at_a_replica_is_read_there_over_dynamodb() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     // A consumer that lags behind the writes.
     let consumer = async {
         loop {

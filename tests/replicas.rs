@@ -196,7 +196,7 @@ async fn a_reader_that_comes_with_a_position_ahead_of_the_replica_waits_for_it()
 /// Rows of Fluree's: under a name that no route takes, and those that belong to no record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_belongs_to_no_record_shows_at_no_replica_and_stops_none() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     let table = &service.table;
     table.store.create_ledger(&Call::fresh(), &at("mydb"), Some(&new_head(1)), None).await.unwrap().applied();
     pump(table).await;

@@ -250,7 +250,7 @@ async fn what_reads_first_is_one_read_and_one_transaction() {
 
 #[tokio::test]
 async fn a_thousand_ledgers_are_listed_whole_in_at_most_sixty_requests() {
-    let table = Table::without_stream().await.proxied().await;
+    let table = Table::fresh().await.proxied().await;
     let ledgers = (0..1_000).flat_map(|n| rows::ledger(&format!("db{n:04}:main")).commit(cid(n), n).rows());
     table.put_many(&ledgers.collect::<Vec<_>>()).await;
     let mut query = ListQuery { full: true, ..everything() };
@@ -289,7 +289,7 @@ async fn asked(service: &Service, path: &str, body: Option<Value>) -> (Value, Ve
 
 #[tokio::test]
 async fn what_has_changed_is_two_requests_and_that_nothing_has_is_one() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     for (name, t) in [("mydb", 1), ("books", 2)] {
         table.store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(t)), None).await.unwrap().applied();
     }

@@ -63,7 +63,7 @@ async fn history(function: &Router, order: &str) -> Vec<u64> {
 
 #[tokio::test]
 async fn bucket_and_feed_answer_as_one_where_the_feed_has_expired() {
-    let (table, place) = (Table::fresh().await, Place::new());
+    let (table, place) = (Table::with_stream().await, Place::new());
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     heads(&table, 1, 20).await;
     let archived = invoke(&table, &place.of_a_function()).await.position;

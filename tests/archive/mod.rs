@@ -92,7 +92,7 @@ async fn invoke(table: &Table, archive: &Archive) -> nameservice_archive::Archiv
 
 #[tokio::test]
 async fn bucket_and_table_hold_the_whole_feed_and_a_lost_epoch_is_a_gap() {
-    let (table, archive) = (Table::fresh().await, Place::new().of_a_function());
+    let (table, archive) = (Table::with_stream().await, Place::new().of_a_function());
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     heads(&table, 1, 20).await;
     let first = invoke(&table, &archive).await;
@@ -118,7 +118,7 @@ async fn bucket_and_table_hold_the_whole_feed_and_a_lost_epoch_is_a_gap() {
 
 #[tokio::test]
 async fn bucket_objects_are_each_written_by_one_of_many_archivers() {
-    let (table, place) = (Table::fresh().await, Place::new());
+    let (table, place) = (Table::with_stream().await, Place::new());
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     heads(&table, 1, 40).await;
     // Archivers as functions run them, and as `nameservice archive` does.
@@ -141,7 +141,7 @@ async fn bucket_objects_are_each_written_by_one_of_many_archivers() {
 
 #[tokio::test]
 async fn an_invocation_without_the_time_for_it_fails_and_the_next_continues() {
-    let (table, archive) = (Table::fresh().await, Place::new().of_a_function());
+    let (table, archive) = (Table::with_stream().await, Place::new().of_a_function());
     heads(&table, 1, 1).await;
     drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
     pump(&table).await;

@@ -61,7 +61,7 @@ async fn rows_above_the_head_that_flurees_own_reset_leaves_are_deleted() {
 
 #[tokio::test]
 async fn more_rows_than_one_transaction_deletes_are_deleted_in_several() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     ledger(&table, DB).await;
     table.put_many(&log(1..=250)).await;
     mended(&table, &["mydb:main commits-above-head"]).await;
@@ -128,7 +128,7 @@ async fn a_head_that_moves_meanwhile_keeps_its_rows() {
 
 /// A log without a gap up to the head, but with wrong rows, which Fluree's indexer would believe.
 async fn with_a_log_of_rolled_back_commits() -> Table {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     ledger(&table, DB).await;
     table.put(&log([1])).await;
     for t in 2..=5 {
@@ -159,7 +159,7 @@ async fn commits_that_the_history_contradicts_are_deleted() {
 
 #[tokio::test]
 async fn commits_that_were_rolled_back_are_deleted_where_the_new_heads_skip_them() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     ledger(&table, DB).await;
     table.put(&log([1])).await;
     flurees_push(&table, &other(2), 2).await;
@@ -172,7 +172,7 @@ async fn commits_that_were_rolled_back_are_deleted_where_the_new_heads_skip_them
 
 #[tokio::test]
 async fn a_log_that_the_history_agrees_with_is_left_alone_and_costs_three_requests_more() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     ledger(&table, DB).await;
     table.put(&log([1])).await;
     for t in 2..=4 {
@@ -210,7 +210,7 @@ async fn beside_a_head_that_moves_on_the_history_is_no_reason_to_delete() {
 
 #[tokio::test]
 async fn a_history_that_lags_behind_the_head_is_no_reason_to_delete() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     ledger(&table, DB).await;
     table.put(&log([1])).await;
     for t in 2..=3 {

@@ -49,7 +49,7 @@ async fn ordinary_rows_of_flurees_are_healthy() {
 
 #[tokio::test]
 async fn a_table_of_many_pages_is_read_to_its_end() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     let filler = "x".repeat(30_000);
     let mut rows = Vec::new();
     for i in 0..60 {

@@ -29,7 +29,7 @@ async fn last_written(table: &Table) -> Vec<Written> {
 
 #[tokio::test]
 async fn of_the_last_writes_those_are_reported_that_have_settled_youngest_first() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     ledger(&table, "mydb").await;
     assert_eq!(last_written(&table).await, [], "a minute must pass");
     age(&table, DB, "head", 100).await;
@@ -50,7 +50,7 @@ async fn of_the_last_writes_those_are_reported_that_have_settled_youngest_first(
 
 #[tokio::test]
 async fn a_feed_lags_by_the_writes_that_it_does_not_hold() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let db = ledger(&table, "mydb").await;
     ledger(&table, "other").await;
     for pk in [DB, "other:main"] {

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn orphans_ghosts_and_leftover_commits_are_swept() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     table.put(&rows::orphans("orphan:main", cid(3), 3)).await;
     table.put(&[rows::ghost_meta("ghost:main")]).await;
     table.put(&[rows::ghost_meta("both:main")]).await;

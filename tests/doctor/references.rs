@@ -21,7 +21,7 @@ async fn references_that_fluree_wrote_are_adopted() {
 
 #[tokio::test]
 async fn more_references_than_one_transaction_takes_are_adopted_in_several() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     let targets: Vec<String> = (0..60).map(|i| format!("db{i}:main")).collect();
     let all: Vec<Row> = targets.iter().flat_map(|target| rows::meta_only(target)).collect();
     table.put_many(&all).await;
@@ -221,7 +221,7 @@ async fn rows_of_dependents_that_are_gone_are_deleted_and_counted_down() {
 
 #[tokio::test]
 async fn many_stale_rows_with_a_wrong_count_end_in_a_right_one() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     ledger(&table, "mydb").await;
     let stale = (0..60).map(|i| {
         let dependent = format!("gone{i}:main");

@@ -19,7 +19,7 @@ async fn beside_our_own_writers_there_is_no_false_alarm_and_no_harm() {
     /// The least number of looks beside the writers of a seed.
     const LOOKS: usize = 6;
     for seed in 0..4 {
-        let table = Arc::new(Table::without_stream().await);
+        let table = Arc::new(Table::fresh().await);
         let working = Arc::new(AtomicBool::new(true));
         let looks = Arc::new(AtomicUsize::new(0));
         let doctor = {
@@ -55,7 +55,7 @@ async fn beside_our_own_writers_there_is_no_false_alarm_and_no_harm() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_writers_who_do_anything_nothing_is_lost_and_every_count_is_right() {
     const HEADS: i64 = 120;
-    let table = Arc::new(Table::without_stream().await);
+    let table = Arc::new(Table::fresh().await);
     let hot = at("hot");
     table.store.create_ledger(&Call::fresh(), &hot, None, None).await.unwrap().applied();
     let working = Arc::new(AtomicBool::new(true));
@@ -145,7 +145,7 @@ async fn assert_counts_follow_their_rows(table: &Table) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_concurrent_doctors_count_once() {
     for _ in 0..5 {
-        let table = Table::without_stream().await;
+        let table = Table::fresh().await;
         ledger(&table, "mydb").await;
         for i in 0..6 {
             table.put(&rows::graph_source(&format!("s{i}:main"), "f:Bm25Index", "{}", &["mydb:main"])).await;

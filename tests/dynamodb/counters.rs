@@ -52,7 +52,7 @@ fn word(answer: Result<(bool, String)>) -> String {
 
 #[tokio::test]
 async fn a_counter_that_is_no_number_is_as_an_absent_one_to_every_write() {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     for write in Write::ALL {
         for (n, counter) in COUNTERS.into_iter().enumerate() {
             let mut expected = None;

@@ -74,7 +74,7 @@ async fn a_branch_whose_parent_is_gone_can_be_purged() {
 /// What an address remembers is a row that nothing but purges and creations looks at.
 #[tokio::test]
 async fn the_memory_of_an_address_is_one_row_that_is_no_record() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let store = &table.store;
     let (creation, purge) = (Call::fresh(), Call::fresh());
     store.create_ledger(&creation, &at("mydb"), None, None).await.unwrap().applied();

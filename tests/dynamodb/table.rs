@@ -43,10 +43,19 @@ async fn the_table_is_made_as_the_layout_says() {
 
 #[tokio::test]
 async fn a_table_that_is_complete_lacks_nothing() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let report = table.store.ensure_table().await.unwrap();
     assert!(!report.created);
     assert_eq!(report.lacks, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_fresh_table_of_the_tests_lacks_a_stream_and_expiry_alone() {
+    let table = Table::fresh().await;
+    let report = table.store.check_table().await.unwrap();
+    let missing = ["no change feed", "commit log is never trimmed"];
+    assert_eq!(report.lacks.len(), missing.len(), "{:?}", report.lacks);
+    assert!(missing.iter().zip(&report.lacks).all(|(missing, lack)| lack.contains(missing)), "{:?}", report.lacks);
 }
 
 #[tokio::test]

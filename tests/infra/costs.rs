@@ -69,7 +69,7 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         // The embedded engine counts as AWS does; DynamoDB Local takes four units for any transaction.
         return;
     }
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     let proxy = &service.table.proxy;
     proxy.measure();
     let mut table = String::new();

@@ -44,7 +44,7 @@ struct Recorder {
 
 impl Recorder {
     async fn start() -> Self {
-        Self { service: Service::start().await, seen: BTreeMap::new() }
+        Self { service: Service::with_stream().await, seen: BTreeMap::new() }
     }
 
     /// Calls the function that the gateway would call.
@@ -502,7 +502,7 @@ async fn the_policies_of_a_read_model_allow_what_its_writer_and_its_readers_do()
     let actions = |name: &str| infra::strings(infra::local_of(&infra::READ_MODEL, name));
     assert_eq!(actions("writer_actions"), FUNCTIONS["view_projector"].actions["views"]);
 
-    let table = &Service::start().await.table;
+    let table = &Service::with_stream().await.table;
     let name = table_of(&table.name);
     View::new(table.client.clone(), &name, &RECORDS).ensure_table().await.unwrap();
     let rows: TableRows<RecordRow> = TableRows::new(

@@ -90,7 +90,7 @@ fn shared() -> &'static Service {
     static SERVICE: OnceLock<&Service> = OnceLock::new();
     SERVICE.get_or_init(|| {
         engine::runtime().block_on(async {
-            Box::leak(Box::new(Service::on(Table::without_stream().await.proxied().await, Auth::Open).await))
+            Box::leak(Box::new(Service::on(Table::fresh().await.proxied().await, Auth::Open).await))
         })
     })
 }
@@ -262,7 +262,7 @@ fn any_sequence_of_requests_is_answered_alike_by_dynamodb_and_the_embedded_backe
 fn the_feeds_of_dynamodb_and_the_embedded_backend_have_the_same_changes() {
     let run = |sequence: Vec<Dice>| {
         engine::runtime().block_on(async {
-            let service = Service::start().await;
+            let service = Service::with_stream().await;
             let mut pair = Pair::new(&service);
             for dice in &sequence {
                 pair.step(dice, Trouble::None).await;

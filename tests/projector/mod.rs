@@ -23,7 +23,7 @@ struct Ground {
 
 impl Ground {
     async fn new() -> Self {
-        let table = Proxied::fresh().await;
+        let table = Proxied::with_stream().await;
         let name = table_of(&table.name);
         let direct = View::new(table.client.clone(), &name, &RECORDS).with_retry_policy(engine::RETRIES);
         assert!(direct.ensure_table().await.unwrap().created);

@@ -35,7 +35,7 @@ fn key(algorithm: Algorithm, seed: u8) -> EncodingKey {
 
 /// A service that knows the keys `ed` and `ec`.
 pub(crate) async fn guarded() -> Service {
-    Service::with(verifying()).await
+    Service::over(Table::with_stream().await, verifying()).await
 }
 
 /// Accepts tokens that are signed with the keys `ed` and `ec`.

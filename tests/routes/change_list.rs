@@ -48,7 +48,7 @@ fn reported(changes: &[Value]) -> Vec<String> {
 
 /// Two ledgers, a branch, a graph source, pushes of each concern, all of it in the feed.
 async fn furnished() -> Service {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     service.put("/v1/heads/mydb", json!({ "new": commit(2) })).await.expect(200);
     branch(&service, "mydb", "dev").await;
@@ -89,7 +89,7 @@ async fn append(service: &Service, entries: &[Entry]) {
 
 #[tokio::test]
 async fn changes_follow_a_position_in_the_order_of_commits_each_once() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     let empty = service.get("/v1/changes").await;
     assert_eq!(empty.header("cache-control"), Some("no-store"));
     assert_eq!(empty.expect(200), json!({ "changes": [], "position": 0 }));
@@ -197,7 +197,7 @@ async fn filters_leave_changes_out_and_the_position_still_moves_to_the_end() {
 
 #[tokio::test]
 async fn one_request_looks_through_a_bounded_part_of_the_feed() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     append(&service, &entries(1, 4_100, &json!({}))).await;
     let looked_for = "address=db4100&limit=1";
     service.table.proxy.take_requests();
@@ -214,7 +214,7 @@ async fn one_request_looks_through_a_bounded_part_of_the_feed() {
 
 #[tokio::test]
 async fn large_changes_come_in_answers_of_bounded_size_and_none_is_missed() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     let payload = json!({ "state": "x".repeat(15_000) });
     append(&service, &entries(1, 340, &payload)).await;
     let (mut seen, mut after) = (0, 0);
@@ -252,7 +252,7 @@ async fn early<T>(service: &Service, ask: impl AsyncFn(i64) -> T) -> T {
 
 #[tokio::test]
 async fn a_long_poll_is_answered_when_something_wanted_follows_and_not_before() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     let (page, t) = early(&service, async |attempt| {
         pump(&service.table).await;
@@ -277,7 +277,7 @@ async fn a_long_poll_is_answered_when_something_wanted_follows_and_not_before() 
 
 #[tokio::test]
 async fn a_long_poll_without_anything_wanted_ends_with_the_position_that_it_has_seen() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     ledger(&service, "mydb").await;
     pump(&service.table).await;
     let end = list(&service, "").await["position"].clone();
@@ -292,7 +292,7 @@ async fn a_long_poll_without_anything_wanted_ends_with_the_position_that_it_has_
 
 #[tokio::test]
 async fn a_position_that_the_feed_has_not_given_or_no_longer_holds_is_gone() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     for after in ["1", "99", &u64::MAX.to_string()] {
         let ahead = service.get(&format!("/v1/changes?after={after}&wait=20")).await.problem(410, "position-ahead");
         assert_eq!(ahead["position"], 0, "{after}");
@@ -336,7 +336,7 @@ async fn what_a_caller_may_not_see_is_left_out_and_passed_over() {
 
 #[tokio::test]
 async fn a_parameter_that_cannot_be_is_named() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     for (query, field) in [
         ("limit=0", "limit"),
         ("limit=1001", "limit"),
@@ -365,13 +365,14 @@ async fn a_parameter_that_cannot_be_is_named() {
 
 #[tokio::test]
 async fn a_long_poll_ends_with_what_there_is_when_the_service_stops() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let listener = nameservice_cli::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let auth = nameservice_http::Auth::Open;
     let app = nameservice_http::App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth);
     let hub = Hub::from_ref(&app);
     let service = nameservice_cli::serve::start(listener, app, None).unwrap();
     let client = nameservice_tests::service::client();
+    #[expect(clippy::async_yields_async, reason = "the poll is answered when the service stops")]
     let waits = async {
         loop {
             let request = Request::builder().uri(format!("{}/v1/changes?wait=20", service.url()));

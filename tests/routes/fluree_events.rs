@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use ::change_stream::Limits;
 use jiff::Timestamp;
-use nameservice_http::Auth;
 use nameservice_tests::pump::pump;
 
 use super::{
@@ -57,7 +56,7 @@ async fn opening(stream: &mut Stream) -> (Vec<Block>, u64) {
 
 #[tokio::test]
 async fn the_records_come_first_and_then_what_becomes_of_them() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     source(&service, "search", &["mydb"]).await;
     born(&service, "gone", 1).await;
@@ -100,7 +99,7 @@ async fn the_records_come_first_and_then_what_becomes_of_them() {
 
 #[tokio::test]
 async fn records_are_reported_as_fluree_knows_them_without_secrets() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 2).await;
     service.put("/v1/indexes/mydb", json!({ "new": root(1) })).await.expect(200);
     let config = json!({ "k1": 1.2, "auth": { "type": "basic", "password": "geheim" }, "url": "pg://u:geheim@db/x" });
@@ -137,7 +136,7 @@ async fn records_are_reported_as_fluree_knows_them_without_secrets() {
 
 #[tokio::test]
 async fn only_what_was_named_is_reported_and_only_as_what_it_was_named() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     for name in ["mydb", "other", "tenant/db"] {
         born(&service, name, 1).await;
     }
@@ -160,7 +159,7 @@ async fn only_what_was_named_is_reported_and_only_as_what_it_was_named() {
 
 #[tokio::test]
 async fn a_stream_of_nothing_is_rejected() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     for (query, field) in [
         ("", "all"),
         ("all=false", "all"),
@@ -177,7 +176,7 @@ async fn a_stream_of_nothing_is_rejected() {
 
 #[tokio::test]
 async fn a_reader_who_resumes_receives_only_what_has_changed() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     for name in ["a", "b", "c", "d"] {
         born(&service, name, 1).await;
     }
@@ -208,7 +207,7 @@ async fn a_reader_who_resumes_receives_only_what_has_changed() {
 
 #[tokio::test]
 async fn many_changes_of_a_record_are_reported_once_and_read_once() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     let entries: Vec<_> = (1..=49).map(|n| moved("mydb", n, json!({}))).collect();
     assert!(service.table.feed.append(&entries).await.error.is_none());
@@ -224,7 +223,7 @@ async fn many_changes_of_a_record_are_reported_once_and_read_once() {
 
 #[tokio::test]
 async fn a_record_that_took_the_place_of_one_of_another_kind_is_reported_beside_its_end() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "x", 1).await;
     service.delete("/v1/records/x").await.expect(204);
     source(&service, "x", &[]).await;
@@ -238,7 +237,7 @@ async fn a_record_that_took_the_place_of_one_of_another_kind_is_reported_beside_
 
 #[tokio::test]
 async fn an_id_of_another_server_begins_anew_and_one_that_has_expired_is_gone() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     pump(&service.table).await;
     let mut stream = Stream::open(&service, ALL, &[("last-event-id", "ledger:mydb:main:1:0")]).await;
@@ -362,7 +361,7 @@ async fn ledgers_and_graph_sources_are_granted_apart() {
 
 #[tokio::test]
 async fn an_open_service_needs_no_token() {
-    let service = Service::with(Auth::Open).await;
+    let service = Service::with_stream().await;
     let mut stream = Stream::open(&service, ALL, &[]).await;
     assert_eq!(opening(&mut stream).await, (vec![], 0));
 }

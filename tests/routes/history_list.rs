@@ -20,7 +20,7 @@ fn summary(page: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn the_changes_of_one_record_come_oldest_first() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     born(&service, "books", 1).await;
     for t in 2..=4 {
@@ -63,7 +63,7 @@ async fn the_changes_of_one_record_come_oldest_first() {
 
 #[tokio::test]
 async fn the_newest_change_comes_first_where_that_is_asked_for() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     for t in 2..=4 {
         service.put("/v1/heads/mydb", json!({ "new": commit(t) })).await.expect(200);
@@ -88,7 +88,7 @@ async fn the_newest_change_comes_first_where_that_is_asked_for() {
 
 #[tokio::test]
 async fn a_purged_record_keeps_its_history_and_an_unknown_one_has_none() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     born(&service, "mydb", 1).await;
     // The stream has not been consumed yet: there is no history, but there is the record.
     assert_eq!(history(&service, "mydb").await, json!({ "changes": [] }));
@@ -108,7 +108,7 @@ async fn a_purged_record_keeps_its_history_and_an_unknown_one_has_none() {
 
 #[tokio::test]
 async fn what_has_expired_is_not_reported() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     ledger(&service, "mydb").await;
     let expiring = service.table.feed.clone().with_retention(Duration::ZERO);
     nameservice_tests::pump::pump_into(&service.table, &expiring).await;
@@ -136,7 +136,7 @@ async fn the_history_of_a_record_that_a_caller_may_not_see_is_that_of_an_unknown
 
 #[tokio::test]
 async fn a_parameter_that_cannot_be_is_named() {
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     for (query, field) in [
         ("limit=0", "limit"),
         ("limit=1001", "limit"),

@@ -173,7 +173,7 @@ fn rejects(answer: Answer, kind: &str, field: &str) {
 
 /// A service with this many ledgers, each with a config of 200 KiB.
 async fn large(count: usize) -> Service {
-    let table = Table::without_stream().await;
+    let table = Table::fresh().await;
     let text = rows::s("x".repeat(200 * 1024));
     let mut all = Vec::new();
     for i in 0..count {

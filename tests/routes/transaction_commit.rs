@@ -140,7 +140,7 @@ async fn what_no_transaction_can_be_is_rejected_naming_the_operation_and_the_fie
 
 #[tokio::test]
 async fn the_most_operations_each_under_a_lease_fit_one_transaction() {
-    let service = Service::over(Table::without_stream().await, nameservice_http::Auth::Open).await;
+    let service = Service::over(Table::fresh().await, nameservice_http::Auth::Open).await;
     for n in 0..48 {
         ledger(&service, &format!("db{n}")).await;
         let body = json!({ "name": "index_lock", "holder": "one" });

@@ -17,7 +17,7 @@ async fn consumed(table: &Table) -> Vec<Change> {
 
 #[tokio::test]
 async fn a_life_is_reported_from_creation_to_purge() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let (store, address) = (&table.store, at("a:main"));
     store.create_ledger(&Call::fresh(), &address, None, None).await.unwrap().applied();
     store.push_head(&Call::fresh(), &address, &older(head(3))).await.unwrap().applied();
@@ -76,7 +76,7 @@ async fn a_life_is_reported_from_creation_to_purge() {
 
 #[tokio::test]
 async fn secrets_never_reach_the_feed_and_large_payloads_are_left_out() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let config = json!({
         "password": "hunter2", "nested": [{ "apiKey": "hunter2" }], "url": "postgres://u:hunter2@db/x", "size": 3
     });
@@ -111,7 +111,7 @@ async fn secrets_never_reach_the_feed_and_large_payloads_are_left_out() {
 
 #[tokio::test]
 async fn a_time_that_cannot_be_read_is_the_streams() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     table.put(&rows::ledger("a:main").commit(cid(1), 1).rows()).await;
     for (t, ms) in [(2, i64::MIN), (3, -1), (4, i64::MAX), (5, 253_402_207_200_000)] {
         let mut row = rows::row("a:main", "head", [("commit_id", rows::s(cid(t).as_str())), ("commit_t", rows::n(t))]);
@@ -129,7 +129,7 @@ async fn a_time_that_cannot_be_read_is_the_streams() {
 
 #[tokio::test]
 async fn a_retraction_is_reported_for_concerns_that_had_no_item_and_a_restoration_ends_it() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let written = rows::ledger("a:main").commit(cid(2), 2).rows();
     let (first, missing): (Vec<Row>, Vec<Row>) =
         written.into_iter().partition(|row| ["meta", "head"].contains(&row["sk"]["S"].as_str().unwrap()));
@@ -226,7 +226,7 @@ async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
     listed.sort();
     assert_eq!(names, listed);
     for (name, wanted, letters) in expected {
-        let table = Table::fresh().await;
+        let table = Table::with_stream().await;
         table.put(&rows::ledger("mydb:main").rows()).await;
         let event: Value = serde_json::from_slice(&fs::read(folder.join(format!("{name}.json"))).unwrap()).unwrap();
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());

@@ -47,7 +47,7 @@ const OPERATIONS: [&str; 5] = ["TransactWriteItems", "GetItem", "BatchGetItem", 
 async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
     for done_first in [false, true] {
         for k in 0.. {
-            let table = Table::fresh().await;
+            let table = Table::with_stream().await;
             let (batch, expected) = written(&table).await;
             let table = table.proxied().await;
             let topic = Published::default();
@@ -98,7 +98,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
         ("denied permanently", || Fault::answer(400, "AccessDeniedException")),
     ];
     for (name, fault) in faults {
-        let table = Table::fresh().await;
+        let table = Table::with_stream().await;
         let (batch, expected) = written(&table).await;
         let table = table.proxied().await;
         for k in 0..4 {
@@ -140,7 +140,7 @@ async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_posit
             }
         }
     }
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
     table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
     let deliveries = pump::deliveries(&table).await;
@@ -181,7 +181,7 @@ async fn whole_of_each(table: &Table, deliveries: &[Delivery]) -> Vec<String> {
 
 #[tokio::test]
 async fn an_engine_that_stays_away_fails_the_batch() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let (batch, _) = written(&table).await;
     let table = table.proxied().await;
     table.proxy.on("TransactWriteItems", Fault::answer(400, "ThrottlingException").always());

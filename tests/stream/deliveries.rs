@@ -28,7 +28,7 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
     for seed in seeds(3) {
         println!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
-        let table = Table::fresh().await.proxied().await;
+        let table = Table::with_stream().await.proxied().await;
         let expected = writes::write(&table, &mut random, 45).await;
         let records = records(&table).await;
 
@@ -73,7 +73,7 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
 async fn consumers_of_two_shards_share_one_counter() {
     for seed in seeds(2) {
         let mut random = StdRng::seed_from_u64(seed);
-        let table = Table::fresh().await;
+        let table = Table::with_stream().await;
         let expected = writes::write(&table, &mut random, 40).await;
         let records = records(&table).await;
         let racers: Vec<_> = (0..2)

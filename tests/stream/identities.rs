@@ -33,7 +33,7 @@ async fn purge(store: &Store, address: &str) {
 
 #[tokio::test]
 async fn a_record_that_became_another_is_reported_as_what_it_was_however_the_stream_is_cut() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     create(&table.store, "x:main").await;
     table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap().applied();
     purge(&table.store, "x:main").await;
@@ -59,7 +59,7 @@ async fn a_record_that_became_another_is_reported_as_what_it_was_however_the_str
 
 #[tokio::test]
 async fn a_record_that_was_purged_meanwhile_is_reported_as_what_it_was() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     publish(&table.store, "s:main").await;
     let created = pump::deliveries(&table).await;
     table.store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap().applied();
@@ -75,7 +75,7 @@ async fn a_record_that_was_purged_meanwhile_is_reported_as_what_it_was() {
 
 #[tokio::test]
 async fn a_redelivery_reports_the_same_kind_although_the_record_has_become_another() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     create(&table.store, "x:main").await;
     let created = pump::deliveries(&table).await;
     table.store.push_index(&Call::fresh(), &at("x:main"), &older(index(1))).await.unwrap().applied();
@@ -98,7 +98,7 @@ async fn a_redelivery_reports_the_same_kind_although_the_record_has_become_anoth
 
 #[tokio::test]
 async fn items_without_a_record_are_left_out_and_nothing_waits_for_them() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let orphans = rows::orphans("o:main", cid(1), 1).into_iter().filter(|row| row["sk"] != rows::s("head"));
     table.put(&orphans.collect::<Vec<_>>()).await;
     table.put(&[rows::ghost_meta("g:main")]).await;
@@ -111,7 +111,7 @@ async fn items_without_a_record_are_left_out_and_nothing_waits_for_them() {
 
 #[tokio::test]
 async fn name_branch_and_type_are_filled_in() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     publish(&table.store, "search/en:v2").await;
     consume(&table, &pump::deliveries(&table).await).await;
     for change in whole(&table.feed).await {

@@ -242,7 +242,7 @@ impl Function for Careless {
 
 #[tokio::test]
 async fn a_consumer_that_makes_a_mistake_is_caught() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let expected = writes::write(&table, &mut StdRng::seed_from_u64(7), 30).await;
     let records = records(&table).await;
     let mistakes = [Mistake::None, Mistake::Forgets, Mistake::AnswersFirst, Mistake::Reverses, Mistake::NamesTheNext];

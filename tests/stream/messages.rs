@@ -203,7 +203,7 @@ async fn a_rejection_names_the_first_that_was_not_published() {
 
 #[tokio::test]
 async fn a_batch_that_the_topic_takes_in_part_is_answered_with_the_record_of_the_first_that_is_left() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
     for t in 2..=30 {
         table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();

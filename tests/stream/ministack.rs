@@ -80,7 +80,7 @@ async fn drain(sqs: &aws_sdk_sqs::Client, queue: &str, count: usize) -> Vec<Valu
 async fn subscribers_get_exactly_what_their_filter_policies_name() {
     let Some(url) = endpoint() else { return };
     let (sns, sqs) = (sns(&url), sqs(&url));
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let topic = sns.create_topic().name(&table.name).send().await.unwrap().topic_arn.unwrap();
     let policies = [
         ("all", None),
@@ -156,7 +156,7 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
 async fn what_cannot_be_read_is_a_message_of_the_dead_letter_queue() {
     let Some(url) = endpoint() else { return };
     let sqs = sqs(&url);
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let queue = sqs.create_queue().queue_name(format!("{}-dead", table.name)).send().await.unwrap().queue_url.unwrap();
     let letters = Arc::new(QueueOfDeadLetters::new(sqs.clone(), &queue));
     table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
@@ -267,7 +267,7 @@ async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
     let (host, _) = publish.split_once(':').unwrap();
     let http = reqwest::Client::builder().resolve(host, address.parse().unwrap()).build().unwrap();
     let doorbell = Doorbell::over(http, &format!("http://{publish}/event"), "names", Some(appsync())).unwrap();
-    let service = Service::start().await;
+    let service = Service::with_stream().await;
     let table = &service.table;
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_doorbell(doorbell);
     let (mine, others) = (at("tenant/a.b:main"), at("tenant/a-b:main"));

@@ -80,7 +80,7 @@ fn spoiled(record: &Value) -> Vec<(Value, &'static str)> {
 
 #[tokio::test]
 async fn each_becomes_one_letter_with_its_reason_and_the_rest_continues() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let good = three(&table).await;
     let letters = Letters::default();
     let mut batch = vec![good[0].clone()];
@@ -105,7 +105,7 @@ const CANARY: &str = "canary-40be3a";
 
 #[tokio::test]
 async fn a_letter_holds_the_whole_record_with_its_secrets_and_the_reason_which_is_logged_none() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let good = three(&table).await;
     let spoil = |pointer: &str, value: Value| {
         let mut record = good[1].clone();
@@ -139,7 +139,7 @@ async fn a_letter_holds_the_whole_record_with_its_secrets_and_the_reason_which_i
 
 #[tokio::test]
 async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let good = three(&table).await;
     let bad: Vec<Value> = spoiled(&good[1])
         .into_iter()
@@ -172,7 +172,7 @@ async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
 
 #[tokio::test]
 async fn one_that_is_larger_than_any_row_does_not_hold_up_the_shard() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let good = three(&table).await;
     let mut large = good[1].clone();
     large["eventID"] = "large".into();
@@ -195,7 +195,7 @@ async fn one_that_is_larger_than_any_row_does_not_hold_up_the_shard() {
 
 #[tokio::test]
 async fn a_letter_that_cannot_be_sent_is_named_and_what_precedes_it_is_done() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let good = three(&table).await;
     let mut bad = good[1].clone();
     bad["dynamodb"]["NewImage"]["commit_t"] = json!({ "S": "three" });
@@ -221,7 +221,7 @@ async fn a_letter_that_cannot_be_sent_is_named_and_what_precedes_it_is_done() {
 
 #[tokio::test]
 async fn poison_never_holds_up_a_mapping_and_nothing_of_it_is_lost() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let good = three(&table).await;
     let bad: Vec<Value> = spoiled(&good[1])
         .into_iter()
@@ -252,7 +252,7 @@ async fn poison_never_holds_up_a_mapping_and_nothing_of_it_is_lost() {
 
 #[tokio::test]
 async fn an_event_without_records_is_no_work() {
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
     for event in [json!(null), json!({}), json!({ "Records": [] }), json!({ "Records": "none" }), json!([1])] {
         assert!(consumer.handle(event).await.batch_item_failures.is_empty());

@@ -276,7 +276,7 @@ async fn an_api_that_hangs_is_left_alone_for_half_a_minute() {
 #[tokio::test]
 async fn the_feed_continues_without_its_subscribers() {
     let (server, url) = Server::start().await;
-    let table = Table::fresh().await;
+    let table = Table::with_stream().await;
     for name in ["a", "b"] {
         table.store.create_ledger(&Call::fresh(), &at(name), Some(&new_head(1)), None).await.unwrap().applied();
     }

@@ -126,7 +126,7 @@ impl Fixture {
     /// A new backend.
     pub async fn start(place: Place) -> Self {
         match place {
-            Place::DynamoDb => Self::over(Table::fresh().await),
+            Place::DynamoDb => Self::over(Table::with_stream().await),
             Place::Embedded => {
                 let directory = tempfile::tempdir().unwrap();
                 let embedded = Embedded::open(directory.path(), Options::default()).unwrap();

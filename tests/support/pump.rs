@@ -21,7 +21,7 @@ const BATCH: usize = 100;
 
 /// Every record of the table's stream so far, in order: what a mapping that begins at the trim horizon would deliver.
 ///
-/// The table must have a stream ([`Table::fresh`] has). Each call reads it all again, with the same event ids.
+/// The table must have a stream ([`Table::with_stream`] has). Each call reads it all again, with the same event ids.
 pub async fn deliveries(table: &Table) -> Vec<Delivery> {
     let streams = streams(table);
     let described = table.client.describe_table().table_name(&table.name).send().await.unwrap();

@@ -61,12 +61,12 @@ pub struct Answer {
 impl Service {
     /// Starts a service that is open to everybody.
     pub async fn start() -> Self {
-        Self::with(Auth::Open).await
+        Self::over(Table::fresh().await, Auth::Open).await
     }
 
-    /// Starts a service for the callers that `auth` lets in.
-    pub async fn with(auth: Auth) -> Self {
-        Self::over(Table::fresh().await, auth).await
+    /// The same over a table with a stream, for tests of the feed.
+    pub async fn with_stream() -> Self {
+        Self::over(Table::with_stream().await, Auth::Open).await
     }
 
     /// Starts a service over a table.

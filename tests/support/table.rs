@@ -1,6 +1,9 @@
 //! A fresh table for one test.
 
-use std::{collections::BTreeMap, ops::Deref};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -10,7 +13,8 @@ use aws_sdk_dynamodb::{
     },
 };
 use nameservice_feed::Feed;
-use nameservice_store::{Store, schema};
+use nameservice_store::{self as store, Store, schema};
+use nameservice_views::{Description, Projection as Projected};
 use uuid::Uuid;
 
 use crate::{
@@ -33,27 +37,20 @@ pub struct Table {
     pub feed: Feed,
 }
 
-/// Which indexes a table made by hand shall have.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Indexes {
-    All,
-    OnlyKind,
-}
-
 impl Table {
-    /// A table and its feed's as `ensure_table` makes them.
+    /// A table and its feed's with the keys and indexes of `ensure_table`, for tests that read no stream. Streams make local engines slow:
+    /// the embedded one scans all of their records with each write, and DynamoDB Local gets slower with each that was deleted.
     pub async fn fresh() -> Self {
         let table = Self::unmade();
-        table.store.ensure_table().await.unwrap();
-        table.feed.ensure_table().await.unwrap();
+        create(&table.client, &table.name, &store::DESCRIPTION).await;
+        create(&table.client, table.feed.table(), &nameservice_feed::DESCRIPTION).await;
         table
     }
 
-    /// A table of the same keys and indexes without a stream, for tests that write thousands of times: the embedded
-    /// engine scans all stream records with every write.
-    pub async fn without_stream() -> Self {
+    /// A table and its feed's as `ensure_table` makes them, with a stream.
+    pub async fn with_stream() -> Self {
         let table = Self::unmade();
-        table.create(Indexes::All).await;
+        table.store.ensure_table().await.unwrap();
         table.feed.ensure_table().await.unwrap();
         table
     }
@@ -61,8 +58,13 @@ impl Table {
     /// A table as a Fluree server makes it: only the index by kind.
     pub async fn made_by_fluree() -> Self {
         let table = Self::unmade();
-        table.create(Indexes::OnlyKind).await;
-        table.feed.ensure_table().await.unwrap();
+        create(
+            &table.client,
+            &table.name,
+            &Description { indexes: &store::DESCRIPTION.indexes[..1], ..store::DESCRIPTION },
+        )
+        .await;
+        create(&table.client, table.feed.table(), &nameservice_feed::DESCRIPTION).await;
         table
     }
 
@@ -185,44 +187,43 @@ impl Table {
             .await
             .unwrap();
     }
+}
 
-    async fn create(&self, indexes: Indexes) {
-        let key = |name: &str, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
-        let index = |name: &str, hash: &str, projection: Projection| {
-            GlobalSecondaryIndex::builder()
-                .index_name(name)
-                .key_schema(key(hash, KeyType::Hash))
-                .key_schema(key("pk", KeyType::Range))
-                .projection(projection)
-                .build()
-                .unwrap()
+/// Creates a table with these keys and indexes in one request: without a stream, and without expiry.
+async fn create(client: &Client, name: &str, description: &Description) {
+    let element = |key: &str, of| KeySchemaElement::builder().attribute_name(key).key_type(of).build().unwrap();
+    let schema = |hash: &str, range: Option<&str>| {
+        let range = range.map(|range| element(range, KeyType::Range));
+        std::iter::once(element(hash, KeyType::Hash)).chain(range).collect::<Vec<_>>()
+    };
+    let mut attributes = BTreeSet::from([description.partition_key]);
+    attributes.extend(description.sort_key);
+    let mut request = client
+        .create_table()
+        .table_name(name)
+        .set_key_schema(Some(schema(description.partition_key, description.sort_key)))
+        .billing_mode(BillingMode::PayPerRequest);
+    for index in description.indexes {
+        let sort = index.sort_key.map(|key| key.name);
+        attributes.insert(index.partition_key.name);
+        attributes.extend(sort);
+        let projection = match index.projection {
+            Projected::All => Projection::builder().projection_type(ProjectionType::All),
+            Projected::KeysOnly => Projection::builder().projection_type(ProjectionType::KeysOnly),
+            Projected::Include(attributes) => Projection::builder()
+                .projection_type(ProjectionType::Include)
+                .set_non_key_attributes(Some(attributes.iter().map(ToString::to_string).collect())),
         };
-        let listed = ["name", "branch", "source_type", "dependencies", "retracted"].map(String::from).to_vec();
-        let include =
-            Projection::builder().projection_type(ProjectionType::Include).set_non_key_attributes(Some(listed)).build();
-        let keys_only = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
-        let mut made = vec![index("gsi1-kind", "kind", include.clone())];
-        let mut attributes = vec!["pk", "sk", "kind"];
-        if indexes == Indexes::All {
-            made.push(index("source-type-index", "source_type", include));
-            made.push(index("state-index", "status", keys_only));
-            attributes.extend(["source_type", "status"]);
-        }
-        let defined = attributes.into_iter().map(|name| {
-            AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
-        });
-        self.client
-            .create_table()
-            .table_name(&self.name)
-            .set_attribute_definitions(Some(defined.collect()))
-            .key_schema(key("pk", KeyType::Hash))
-            .key_schema(key("sk", KeyType::Range))
-            .set_global_secondary_indexes(Some(made))
-            .billing_mode(BillingMode::PayPerRequest)
-            .send()
-            .await
-            .unwrap();
+        let index = GlobalSecondaryIndex::builder()
+            .index_name(index.name)
+            .set_key_schema(Some(schema(index.partition_key.name, sort)))
+            .projection(projection.build());
+        request = request.global_secondary_indexes(index.build().unwrap());
     }
+    let defined = attributes.into_iter().map(|name| {
+        AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
+    });
+    request.set_attribute_definitions(Some(defined.collect())).send().await.unwrap();
 }
 
 impl Drop for Table {
@@ -252,6 +253,11 @@ impl Proxied {
     /// A fresh table behind a proxy.
     pub async fn fresh() -> Self {
         Table::fresh().await.proxied().await
+    }
+
+    /// A fresh table with a stream behind a proxy.
+    pub async fn with_stream() -> Self {
+        Table::with_stream().await.proxied().await
     }
 
     /// Splits it into what a task may have and what stays: the proxy, which ends when it is dropped.

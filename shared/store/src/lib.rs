@@ -63,7 +63,7 @@ use serde_json::Value;
 
 pub use changes::{Difference, Identities, Known, StreamRecord, Unreadable};
 pub use nameservice_dynamo::{RetryPolicy, endpoint_client, lambda_client, sdk_client};
-pub use table::TableReport;
+pub use table::{DESCRIPTION, TableReport};
 
 use crate::{
     client::Sender,

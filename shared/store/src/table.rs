@@ -5,8 +5,8 @@ use nameservice_model::Result;
 
 use crate::{Store, client::of_table, schema::*};
 
-/// The table of [`crate::schema`].
-const TABLE: Description = Description {
+/// The description of the table of [`crate::schema`].
+pub const DESCRIPTION: Description = Description {
     partition_key: ATTR_PK,
     sort_key: Some(ATTR_SK),
     indexes: &[described(INDEXES[0]), described(INDEXES[1]), described(INDEXES[2])],
@@ -50,11 +50,11 @@ impl Store {
     /// Needs `dynamodb:CreateTable`, `DescribeTable`, `UpdateTimeToLive`, `DescribeTimeToLive`,
     /// `UpdateContinuousBackups` and `DescribeContinuousBackups` on the table.
     pub async fn ensure_table(&self) -> Result<TableReport> {
-        Ok(self.sender.ensure_table(&TABLE).await.map_err(of_table)?.into())
+        Ok(self.sender.ensure_table(&DESCRIPTION).await.map_err(of_table)?.into())
     }
 
     /// Returns what the table lacks; an error if there is no table.
     pub async fn check_table(&self) -> Result<TableReport> {
-        Ok(self.sender.check_table(&TABLE).await.map_err(of_table)?.into())
+        Ok(self.sender.check_table(&DESCRIPTION).await.map_err(of_table)?.into())
     }
 }
