@@ -6,12 +6,12 @@
 # 1.5 and 2.1 times. ListStreams still names the streams of the deleted tables. A suite that makes a table for each test is faster on several processes
 # than on one that stays: ours took 265 s on eight and 659 s on two.
 #
-# Seen, in the first:
+# Output of the first run:
 #   streams: 1003, tables: 6
 #   a write in a table with a stream, of one without: 0.94 times before 1,000 deletions, 1.79 times after
 #   a read in a table with a stream, of one without: 1.06 times before 1,000 deletions, 1.49 times after
 #
-# Needs Java 17, npm, python3 with venv, and a network. Takes a minute. Fails if the behaviour is another.
+# Needs Java 17, npm, python3 with venv, and a network. Takes a minute. Fails if the behaviour has changed.
 set -euo pipefail
 folder=$(mktemp -d)
 engine=

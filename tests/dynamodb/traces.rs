@@ -9,6 +9,8 @@ use std::{
     sync::Mutex,
 };
 
+use nameservice_tests::seeds::seeds;
+
 /// How many traces of each kind.
 const TRACES: u64 = 10;
 
@@ -50,7 +52,7 @@ pub(super) trait Trace: Sized {
 
 /// Writes traces for the checker: `.ci/proofs` expects that those named `true` are explained, and those named `false` are not.
 pub(super) async fn write_all<T: Trace>(of_seed: impl AsyncFn(u64) -> T) {
-    for seed in 1..=TRACES {
+    for seed in seeds(TRACES) {
         let trace = of_seed(seed).await;
         write(&trace, &format!("true-{seed}"));
         for (name, changed) in trace.changed() {

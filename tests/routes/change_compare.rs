@@ -78,7 +78,7 @@ async fn only_what_has_moved_is_returned_with_its_value() {
 
 #[tokio::test]
 async fn a_concern_is_compared_where_its_watermark_or_its_id_is_known() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     born(&service, "mydb", 5).await;
     service.put("/v1/indexes/mydb", json!({ "new": root(3) })).await.expect(200);
     let record = shown(&service, "mydb").await;
@@ -119,7 +119,7 @@ async fn a_concern_is_compared_where_its_watermark_or_its_id_is_known() {
 
 #[tokio::test]
 async fn what_has_gone_back_and_what_was_indexed_again_has_moved() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     born(&service, "mydb", 5).await;
     service.put("/v1/indexes/mydb", json!({ "new": root(5) })).await.expect(200);
     let known = seen(&service, "mydb").await;
@@ -140,7 +140,7 @@ async fn what_has_gone_back_and_what_was_indexed_again_has_moved() {
 
 #[tokio::test]
 async fn records_of_another_kind_or_type_are_as_unknown_as_those_that_are_not_there() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     born(&service, "mydb", 1).await;
     source(&service, "search", &[]).await;
     for (address, known) in [
@@ -163,7 +163,7 @@ async fn records_of_another_kind_or_type_are_as_unknown_as_those_that_are_not_th
 
 #[tokio::test]
 async fn retracted_records_are_named_whoever_retracted_them() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for name in ["ours", "theirs", "live"] {
         born(&service, name, 1).await;
     }
@@ -201,7 +201,7 @@ async fn what_a_caller_may_not_see_is_unknown() {
 
 #[tokio::test]
 async fn a_document_that_cannot_be_is_rejected_and_its_field_named() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     let ask = async |subscriptions: Value| {
         service.post("/v1/changes/compare", json!({ "subscriptions": subscriptions })).await
     };

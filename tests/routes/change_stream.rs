@@ -151,7 +151,7 @@ fn positions(blocks: &[Block]) -> Vec<u64> {
 /// A service of the streams alone, with other limits.
 pub(super) async fn within(limits: Limits) -> Service {
     let rooms = route_within(limits).split_for_parts().0;
-    Service::of(rooms, Table::with_stream().await, Auth::Open).await
+    Service::of(rooms, Table::fresh().await, Auth::Open).await
 }
 
 fn quick_heartbeat() -> Limits {
@@ -224,7 +224,7 @@ async fn without_a_position_a_stream_begins_now() {
 
 #[tokio::test]
 async fn a_reader_who_resumes_misses_nothing_and_sees_nothing_twice() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     let (mut seen, mut last) = (Vec::new(), 0);
     for round in 0..6 {
         append(&service, "mydb", round * 20 + 1..=round * 20 + 20).await;
@@ -242,7 +242,7 @@ async fn a_reader_who_resumes_misses_nothing_and_sees_nothing_twice() {
 
 #[tokio::test]
 async fn what_was_seen_last_wins_over_the_query() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     append(&service, "mydb", 1..=5).await;
     for (query, id, first) in [("?after=1", Some(3), 4), ("?after=3", Some(0), 1), ("?after=1", None, 2)] {
         let path = format!("/v1/events{query}");
@@ -320,7 +320,7 @@ async fn a_filtered_stream_reports_what_is_wanted_and_its_position() {
 
 #[tokio::test]
 async fn what_cannot_be_followed_is_rejected_before_the_stream_begins() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for id in ["x", "-1", "+1", "1.5", "18446744073709551616", "ledger:mydb:main:1:0"] {
         let answer = service.send(Method::GET, "/v1/events", &[("last-event-id", id)], None).await;
         rejects(answer, "invalid-parameter", "Last-Event-ID");
@@ -345,7 +345,7 @@ async fn what_cannot_be_followed_is_rejected_before_the_stream_begins() {
 
 #[tokio::test]
 async fn a_hundred_patterns_are_followed_and_one_more_is_rejected() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     let several = |names: &[&str], count: usize| {
         let pattern =
             |n: usize| format!("{}=a{n}{}", names[n % names.len()], if n.is_multiple_of(3) { "*" } else { "" });
@@ -374,7 +374,7 @@ async fn a_hundred_patterns_are_followed_and_one_more_is_rejected() {
 
 #[tokio::test]
 async fn a_position_that_the_feed_no_longer_or_never_held_is_gone() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     append(&service, "mydb", 1..=3).await;
     let oldest = service.table.feed.begin_epoch().await.unwrap();
     for headers in [&[("last-event-id", "1")] as &[(&str, &str)], &[]] {
@@ -389,7 +389,7 @@ async fn a_position_that_the_feed_no_longer_or_never_held_is_gone() {
 
 #[tokio::test]
 async fn a_stream_that_is_overtaken_by_expiry_says_so_and_ends() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     append(&service, "mydb", 1..=3).await;
     let mut stream = Stream::open(&service, "/v1/events?after=0", &[]).await;
     assert_eq!(positions(&stream.events(3).await), [1, 2, 3]);
@@ -467,7 +467,7 @@ async fn a_store_that_stays_away_ends_the_stream_with_a_problem_that_reveals_not
 async fn a_reader_who_does_not_read_is_cut_and_misses_nothing() {
     const CHANGES: i64 = 200;
     let limits = Limits { write_timeout: Duration::from_millis(200), buffer: 64 * 1024, ..Limits::default() };
-    let table = Table::with_stream().await;
+    let table = Table::fresh().await;
     let text = "x".repeat(15_000);
     for chunk in (1..=CHANGES).collect::<Vec<_>>().chunks(49) {
         let entries: Vec<_> = chunk.iter().map(|n| moved("mydb", *n, json!({ "text": text }))).collect();
@@ -567,7 +567,7 @@ async fn a_token_shows_its_own_addresses_and_no_longer_than_it_lasts() {
 
 #[tokio::test]
 async fn streams_end_when_the_service_stops() {
-    let table = Table::with_stream().await;
+    let table = Table::fresh().await;
     let listener = nameservice_cli::serve::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), Auth::Open);
     let service = nameservice_cli::serve::start(listener, app, None).unwrap();
@@ -589,7 +589,7 @@ async fn streams_end_when_the_service_stops() {
 
 #[tokio::test]
 async fn any_number_of_readers_reads_the_feed_once() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     append(&service, "mydb", 1..=3).await;
     let mut streams = Vec::new();
     for n in 0..20 {

@@ -159,7 +159,7 @@ async fn only_what_was_named_is_reported_and_only_as_what_it_was_named() {
 
 #[tokio::test]
 async fn a_stream_of_nothing_is_rejected() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for (query, field) in [
         ("", "all"),
         ("all=false", "all"),
@@ -207,7 +207,7 @@ async fn a_reader_who_resumes_receives_only_what_has_changed() {
 
 #[tokio::test]
 async fn many_changes_of_a_record_are_reported_once_and_read_once() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     born(&service, "mydb", 1).await;
     let entries: Vec<_> = (1..=49).map(|n| moved("mydb", n, json!({}))).collect();
     assert!(service.table.feed.append(&entries).await.error.is_none());
@@ -361,7 +361,7 @@ async fn ledgers_and_graph_sources_are_granted_apart() {
 
 #[tokio::test]
 async fn an_open_service_needs_no_token() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     let mut stream = Stream::open(&service, ALL, &[]).await;
     assert_eq!(opening(&mut stream).await, (vec![], 0));
 }

@@ -49,7 +49,7 @@ async fn a_record_is_shown_once_it_is_as_fresh_as_asked() {
 
 #[tokio::test]
 async fn what_cannot_be_asked_names_the_parameter() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for (query, field) in [
         ("min_t=1&concern=status", "concern"),
         ("min_v=1&concern=head", "concern"),
@@ -184,7 +184,7 @@ async fn a_comparison_names_the_position_that_it_was_read_after_in_its_header_to
 
 #[tokio::test]
 async fn what_can_never_be_fresh_enough_is_rejected_immediately() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     source(&service, "search", &[]).await;
     ledger(&service, "mydb").await;
     for path in
@@ -212,7 +212,7 @@ async fn what_can_never_be_fresh_enough_is_rejected_immediately() {
 
 #[tokio::test]
 async fn a_payload_that_would_change_is_rejected_where_it_would() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     ledger(&service, "mydb").await;
     for (payload, field) in [
         ("{\"a\": [1, 18446744073709551616]}", "a[1]"),

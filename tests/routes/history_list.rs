@@ -136,7 +136,7 @@ async fn the_history_of_a_record_that_a_caller_may_not_see_is_that_of_an_unknown
 
 #[tokio::test]
 async fn a_parameter_that_cannot_be_is_named() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for (query, field) in [
         ("limit=0", "limit"),
         ("limit=1001", "limit"),

@@ -127,6 +127,10 @@ async fn an_index_that_cannot_be_names_its_field() {
         (json!({ "new": root(1), "allow_equal": "yes" }), "allow_equal"),
         (json!({ "new": root(2), "expected": { "id": null, "t": 1 } }), "expected.t"),
         (json!({ "new": root(2), "expected": { "id": index_cid(1).as_str(), "t": 1, "rev": -1 } }), "expected.rev"),
+        (
+            json!({ "new": root(2), "expected": { "id": index_cid(1).as_str(), "t": 1, "rev": 1_i64 << 53 } }),
+            "expected.rev",
+        ),
         (graphs(json!([])), "new.graphs"),
         (graphs(json!({ " ": null })), "new.graphs"),
         (graphs(json!({ &long: null })), "new.graphs"),

@@ -6,7 +6,7 @@ async fn protect(service: &Service, address: &str, protected: bool) -> Answer {
 
 #[tokio::test]
 async fn a_protected_record_says_so_and_what_would_lose_it_is_a_named_problem() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     born(&service, "mydb", 3).await;
     branch(&service, "mydb", "dev").await;
     assert_eq!(shown(&service, "mydb").await.get("protected"), None, "other records have no such member");
@@ -37,7 +37,7 @@ async fn a_protected_record_says_so_and_what_would_lose_it_is_a_named_problem() 
 
 #[tokio::test]
 async fn a_repetition_is_answered_alike_and_says_that_it_changed_nothing() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     born(&service, "mydb", 3).await;
     for (protected, unchanged) in [(false, Some("true")), (true, None), (true, Some("true")), (false, None)] {
         let answer = protect(&service, "mydb", protected).await;
@@ -48,7 +48,7 @@ async fn a_repetition_is_answered_alike_and_says_that_it_changed_nothing() {
 
 #[tokio::test]
 async fn an_unknown_record_is_not_found_and_anything_but_true_or_false_is_a_bad_body() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     protect(&service, "nobody", true).await.problem(404, "unknown-record");
     born(&service, "mydb", 3).await;
     for body in

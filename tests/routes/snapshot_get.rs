@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_snapshot_holds_every_record_whole_and_a_position() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     let empty = service.get("/v1/snapshot").await.expect(200);
     assert_eq!(members(&empty), ["position", "records"]);
     assert_eq!(empty["records"], json!([]));
@@ -26,7 +26,7 @@ async fn a_snapshot_holds_every_record_whole_and_a_position() {
 
 #[tokio::test]
 async fn its_pages_hold_every_record_once_and_share_one_position() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     let names = ["a", "b", "c/d", "e e", "é"];
     for name in names {
         ledger(&service, name).await;
@@ -51,7 +51,7 @@ async fn its_pages_hold_every_record_once_and_share_one_position() {
 
 #[tokio::test]
 async fn a_prefix_selects_the_records_whose_addresses_begin_with_it_on_every_page() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for name in ["tenant/a", "tenant/b", "tenant", "other"] {
         ledger(&service, name).await;
     }
@@ -71,7 +71,7 @@ async fn a_prefix_selects_the_records_whose_addresses_begin_with_it_on_every_pag
 
 #[tokio::test]
 async fn a_parameter_that_cannot_be_is_named() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     for (query, field) in [("limit=0", "limit"), ("limit=1001", "limit"), ("limit=x", "limit"), ("view=full", "view")] {
         rejects(service.get(&format!("/v1/snapshot?{query}")).await, "invalid-parameter", field);
     }
@@ -177,7 +177,7 @@ async fn a_reader_that_came_too_late_begins_again_and_misses_nothing() {
 /// Fluree creates this table and not the feed's: its records can be read all the same.
 #[tokio::test]
 async fn without_a_feed_the_position_is_where_one_will_begin() {
-    let service = Service::with_stream().await;
+    let service = Service::start().await;
     ledger(&service, "mydb").await;
     service.table.client.delete_table().table_name(service.table.feed.table()).send().await.unwrap();
     let page = service.get("/v1/snapshot").await.expect(200);

@@ -42,18 +42,20 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
 /// wake up. What is waited for has a name, and comes within [`LONG`] of real time.
 async fn with_the_clock_stopped<T>(what: &str, waiting: impl Future<Output = T>) -> T {
     tokio::time::pause();
-    let begun = Instant::now();
-    // A runtime that has nothing to do would advance the clock to the next time limit.
-    let no_longer = async {
+    // A runtime that has nothing to do would advance the clock to the next time limit. This is a task of its own, so that what is waited for
+    // continues only if it is woken.
+    let mut busy = tokio::spawn(async {
+        let begun = Instant::now();
         while begun.elapsed() < LONG {
             tokio::task::yield_now().await;
         }
-    };
+    });
     let came = tokio::select! {
         biased;
         came = waiting => came,
-        () = no_longer => panic!("{what} did not come within {LONG:?}"),
+        _ = &mut busy => panic!("{what} did not come within {LONG:?}"),
     };
+    busy.abort();
     tokio::time::resume();
     came
 }

@@ -36,7 +36,7 @@ pub struct Request {
     pub body: Value,
     /// The status that the client was answered with; `None` if it got no answer.
     pub status: Option<u16>,
-    /// The capacity units that it took, with those of indexes, if [`Proxy::measure`] is on.
+    /// The capacity units that it took, with those of indexes, if [`Remote::measure`] is on.
     pub units: f64,
 }
 

@@ -14,7 +14,7 @@ use aws_sdk_dynamodb::{
 };
 use nameservice_feed::Feed;
 use nameservice_store::{self as store, Store, schema};
-use nameservice_views::{Description, Projection as Projected};
+use nameservice_views::{Description, Index, Key, KeyType as Typed, Projection as Projected};
 use uuid::Uuid;
 
 use crate::{
@@ -57,13 +57,21 @@ impl Table {
 
     /// A table as a Fluree server makes it: only the index by kind.
     pub async fn made_by_fluree() -> Self {
+        /// A fact about another program: it does not follow from our description.
+        const MADE_BY_FLUREE: Description = Description {
+            partition_key: "pk",
+            sort_key: Some("sk"),
+            indexes: &[Index {
+                name: "gsi1-kind",
+                partition_key: Key::string("kind"),
+                sort_key: Some(Key::string("pk")),
+                projection: Projected::Include(&["name", "branch", "source_type", "dependencies", "retracted"]),
+            }],
+            ttl: None,
+            stream: false,
+        };
         let table = Self::unmade();
-        create(
-            &table.client,
-            &table.name,
-            &Description { indexes: &store::DESCRIPTION.indexes[..1], ..store::DESCRIPTION },
-        )
-        .await;
+        create(&table.client, &table.name, &MADE_BY_FLUREE).await;
         create(&table.client, table.feed.table(), &nameservice_feed::DESCRIPTION).await;
         table
     }
@@ -205,6 +213,7 @@ async fn create(client: &Client, name: &str, description: &Description) {
         .billing_mode(BillingMode::PayPerRequest);
     for index in description.indexes {
         let sort = index.sort_key.map(|key| key.name);
+        assert!([Some(index.partition_key), index.sort_key].into_iter().flatten().all(|key| key.key_type == Typed::S));
         attributes.insert(index.partition_key.name);
         attributes.extend(sort);
         let projection = match index.projection {

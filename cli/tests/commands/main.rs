@@ -128,7 +128,10 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("push index mydb ID 6", 0, "at t 6"),
     ("push index mydb OTHER 6", 3, "stale"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 1"),
-    ("push index mydb ID 6 --expect OTHER@6 --expect-rev 1", 0, "rev 2"),
+    ("push index mydb ID 6 --expect OTHER@6 --expect-rev 1 --idempotency-key again", 0, "rev 2"),
+    ("push index mydb OTHER 6 --allow-equal", 0, "rev 3"),
+    // Without the rev its answer would be unknown.
+    ("push index mydb ID 6 --expect OTHER@6 --expect-rev 1 --idempotency-key again", 0, "rev 2"),
     ("status mydb indexing --meta {\"by\":\"me\"}", 0, "indexing {\"by\":\"me\"} (v 2)"),
     ("status mydb ready --expect-v 1", 3, "expected v 1, found v 2\n  current: indexing"),
     ("status mydb", 0, "indexing"),

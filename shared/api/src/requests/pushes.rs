@@ -158,9 +158,7 @@ impl ExpectedIndex {
     pub fn into_value(self) -> Result<model::Index, Invalid> {
         let rev = self.rev.unwrap_or(0);
         let head = HeadValue { id: self.id, t: self.t }.born_or_not("expected")?;
-        if rev < 0 {
-            return Err(Invalid::body("expected.rev", "must be 0 or greater"));
-        }
+        model::check_watermark("rev", rev, 0).map_err(|error| error.within("expected"))?;
         model::check_graph_count(self.graphs.len()).map_err(|error| error.within("expected"))?;
         let graphs = checked_graphs(self.graphs, "expected.graphs", |field, id, t, rev| {
             let rev =
