@@ -151,7 +151,7 @@ fn positions(blocks: &[Block]) -> Vec<u64> {
 /// A service of the streams alone, with other limits.
 pub(super) async fn within(limits: Limits) -> Service {
     let rooms = route_within(limits).split_for_parts().0;
-    Service::of(rooms, Table::fresh().await, Auth::Open).await
+    Service::of(rooms, Table::with_stream().await, Auth::Open).await
 }
 
 fn quick_heartbeat() -> Limits {
