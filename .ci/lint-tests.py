@@ -38,10 +38,8 @@ ALLOWED = {
     ("tests/support/link.rs", "sleep(time)"): "delays what it passes on",
     ("tests/support/proxy.rs", "sleep(by)"): "delays what it passes on",
 }
-# Here seeds are drawn, and printed.
-SEEDS = {"tests/support/seeds.rs"}
-# Here a random number is a port, and no seed.
-PORTS = {".ci/ports.py"}
+# Here random numbers may be drawn: seeds that are printed, and ports.
+DRAWN = {"tests/support/seeds.rs", ".ci/ports.py"}
 # In seconds: what a busy machine needs more than.
 LEASE, DEADLINE = 5, 60
 
@@ -238,7 +236,7 @@ def find_leases(source):
 
 
 def find_seeds(source):
-    if source.name in SEEDS | PORTS:
+    if source.name in DRAWN:
         return
     call = {
         ".rs": r"\brand::random|\bthread_rng\(|\brand::(?:rng|make_rng)\(|\buse rand::\{?[^;]*\b(?:rng|random|make_rng)\b|\bfrom_entropy\(|\bfrom_os_rng\(|\bfrom_rng\(|"

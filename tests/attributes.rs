@@ -93,6 +93,20 @@ fn every_attribute_is_described_for_callers_and_operators() {
     }
 }
 
+/// Returns what the change that creates the record's meta item shows.
+async fn shown_in_the_stream(table: &Table, address: &str) -> ChangePayload {
+    let meta = table.row(address, "meta").await.unwrap();
+    let record = StreamRecord {
+        event_id: "e".into(),
+        sequence_number: "1".into(),
+        written_at: jiff::Timestamp::UNIX_EPOCH,
+        keys: rows::to_item(&rows::bare(address, "meta")),
+        old: HashMap::new(),
+        new: rows::to_item(&meta),
+    };
+    record.difference().unwrap().unwrap().payload
+}
+
 #[tokio::test]
 async fn the_table_holds_every_attribute_and_its_stream_shows_it() {
     let table = Table::fresh().await;
@@ -104,17 +118,8 @@ async fn the_table_holds_every_attribute_and_its_stream_shows_it() {
         let found = table.store.lookup(&expected.address).await.unwrap().unwrap();
         assert_eq!(found.attributes(), expected.attributes(), "{attribute:?}");
 
-        let meta = table.row("search:main", "meta").await.unwrap();
-        let difference = StreamRecord {
-            event_id: "e".into(),
-            sequence_number: "1".into(),
-            written_at: jiff::Timestamp::UNIX_EPOCH,
-            keys: rows::to_item(&rows::bare("search:main", "meta")),
-            old: HashMap::new(),
-            new: rows::to_item(&meta),
-        };
-        let difference = difference.difference().unwrap().unwrap();
-        assert_eq!(difference.payload, ChangePayload::Value(expected.attributes().change_payload(false)));
+        let shown = shown_in_the_stream(&table, "search:main").await;
+        assert_eq!(shown, ChangePayload::Value(expected.attributes().change_payload(false)));
     }
 }
 
@@ -131,16 +136,7 @@ async fn a_change_of_a_graph_source_without_a_type_shows_what_it_depends_on_and_
     table.put(&source).await;
     let found = table.store.lookup(&at("search")).await.unwrap().unwrap();
     assert_eq!((&found.source_type, &*found.dependencies), (&None, &["mydb:main".to_owned()][..]));
-    let meta = table.row("search:main", "meta").await.unwrap();
-    let difference = StreamRecord {
-        event_id: "e".into(),
-        sequence_number: "1".into(),
-        written_at: jiff::Timestamp::UNIX_EPOCH,
-        keys: rows::to_item(&rows::bare("search:main", "meta")),
-        old: HashMap::new(),
-        new: rows::to_item(&meta),
-    };
-    assert_eq!(difference.difference().unwrap().unwrap().payload, ChangePayload::Value(payload));
+    assert_eq!(shown_in_the_stream(&table, "search:main").await, ChangePayload::Value(payload));
 
     let names = Embedded::memory(Options::default()).unwrap();
     names.observe(&found.address, Some(portable(found.clone()))).await.unwrap();

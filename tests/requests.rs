@@ -250,7 +250,7 @@ async fn what_reads_first_is_one_read_and_one_transaction() {
 
 #[tokio::test]
 async fn a_thousand_ledgers_are_listed_whole_in_at_most_sixty_requests() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let ledgers = (0..1_000).flat_map(|n| rows::ledger(&format!("db{n:04}:main")).commit(cid(n), n).rows());
     table.put_many(&ledgers.collect::<Vec<_>>()).await;
     let mut query = ListQuery { full: true, ..everything() };

@@ -74,7 +74,7 @@ impl Ground {
                 services.push(Process::start_as(setup("service", &place, &options, &of_services)).await);
             }
             Kind::DynamoDb => {
-                let proxied = Table::with_stream().await.proxied().await;
+                let proxied = Proxied::with_stream().await;
                 let place = ["--endpoint-url", proxied.proxy.url(), "--table", &proxied.name];
                 for n in 0..SERVICES {
                     let name = format!("service{n}");

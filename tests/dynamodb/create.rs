@@ -63,7 +63,7 @@ const CREATIONS: [Creation; 4] = [
 
 /// A table with a ledger to branch from.
 async fn with_source() -> Proxied {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     born(table.direct(), "mydb:source", 1).await;
     table.proxy.take_operations();
     table

@@ -215,7 +215,7 @@ async fn a_transaction_that_is_being_applied_is_waited_for_and_never_skipped_or_
 
 #[tokio::test]
 async fn a_transaction_that_only_a_query_misses_is_waited_for() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     for n in 1..=200 {
         append(&table.feed, &entries(3 * n - 2..=3 * n)).await;
     }
@@ -267,7 +267,7 @@ async fn what_has_expired_is_gone_and_the_answer_names_the_oldest() {
 
 #[tokio::test]
 async fn a_reader_that_is_far_behind_what_has_expired_is_answered_in_five_requests() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     for n in 1..=300 {
         append(&table.feed, &entries(2 * n - 1..=2 * n)).await;
     }
@@ -365,7 +365,7 @@ async fn a_wait_ends_without_changes_and_immediately_with_some() {
 
 #[tokio::test]
 async fn reads_cost_two_requests_and_one_where_nothing_follows() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     append(&table.feed, &entries(1..=3)).await;
     table.proxy.take_requests();
     read(&table.feed, 0, 10).await;

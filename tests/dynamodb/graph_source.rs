@@ -66,7 +66,7 @@ async fn a_ghost_and_what_fluree_retracted_are_missing_dependencies() {
 /// What `doctor --fix` makes of a graph source that Fluree has published: more counted dependencies than one transaction
 /// undoes.
 async fn adopted(dependencies: usize) -> Proxied {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let targets: Vec<String> = (0..dependencies).map(|n| format!("db{n:03}:main")).collect();
     table.put_many(&targets.iter().flat_map(|target| rows::meta_only(target)).collect::<Vec<_>>()).await;
     let targets: Vec<&str> = targets.iter().map(String::as_str).collect();

@@ -15,7 +15,7 @@ fn assert_reused<T: std::fmt::Debug>(answer: Result<T, Error>) {
 
 #[tokio::test]
 async fn another_push_under_a_used_key_writes_nothing_and_is_one_request() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let store = &table.store;
     let db = born(table.direct(), "mydb", 1).await;
     store.push_head(&call(1), &db, &older(head(2))).await.unwrap().applied();

@@ -250,7 +250,7 @@ async fn an_acquisition_whose_reply_is_lost_is_held_and_burns_no_second_token() 
 #[tokio::test]
 async fn an_acquisition_on_an_old_row_whose_reply_is_lost_is_held_once() {
     for forgetful in [false, true] {
-        let table = Table::fresh().await.proxied().await;
+        let table = Proxied::fresh().await;
         table.put(&rows::meta_only(DB)).await;
         if forgetful {
             table.proxy.forget_tokens();

@@ -86,7 +86,7 @@ async fn a_head_that_was_left_is_not_that_of_a_later_graph_source() {
 
 #[tokio::test]
 async fn a_row_that_fluree_wrote_is_written_once_by_a_transaction_and_then_by_one_request() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     table.put(&rows::ledger("mydb:main").commit(cid(1), 1).rows()).await;
     let db = at("mydb");
     table.proxy.take_operations();
@@ -107,7 +107,7 @@ async fn a_row_that_fluree_wrote_is_written_once_by_a_transaction_and_then_by_on
 /// A lease is a proof of the record too: a transaction of forty-eight operations under one has two actions for each.
 #[tokio::test]
 async fn the_most_operations_fit_one_transaction_under_leases_and_onto_missing_rows() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let (mut operations, call) = (Vec::new(), Call::fresh);
     for n in 0..48 {
         let address = at(&format!("db{n}"));

@@ -4,7 +4,7 @@ use crate::contract::{born, found};
 
 #[tokio::test]
 async fn a_protection_is_one_conditional_write_in_every_outcome() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", 3).await;
     for (address, protected, outcome) in [
         (&db, false, Protection::Already),
@@ -23,7 +23,7 @@ async fn a_protection_is_one_conditional_write_in_every_outcome() {
 
 #[tokio::test]
 async fn what_the_mark_rejects_costs_a_read_or_two() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", 3).await;
     assert_eq!(table.direct().protect(&Call::fresh(), &db, true).await.unwrap(), Protection::Set);
     table.proxy.take_operations();
@@ -36,7 +36,7 @@ async fn what_the_mark_rejects_costs_a_read_or_two() {
 
 #[tokio::test]
 async fn a_mark_that_is_set_after_the_record_was_read_still_rejects() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     for retract in [true, false] {
         let db = born(table.direct(), &format!("mydb{retract}"), 3).await;
         let (direct, address) = (table.direct().clone(), db.clone());
@@ -62,7 +62,7 @@ async fn a_mark_that_is_set_after_the_record_was_read_still_rejects() {
 
 #[tokio::test]
 async fn a_protection_whose_answer_is_lost_is_set_and_says_so() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", 3).await;
     for protected in [true, false] {
         table.proxy.on_writes(Fault::cut_reply());

@@ -22,7 +22,7 @@ async fn logged(table: &Table) -> Vec<String> {
 
 #[tokio::test]
 async fn a_reset_leaves_no_row_of_flurees_commit_log_above_its_target() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", 5).await;
     table.put(&log(1..=5)).await;
     table.proxy.take_operations();
@@ -37,7 +37,7 @@ async fn a_reset_leaves_no_row_of_flurees_commit_log_above_its_target() {
 
 #[tokio::test]
 async fn a_reset_that_is_interrupted_leaves_a_gap_in_flurees_log_and_no_contradiction() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", 5).await;
     table.put(&log(1..=5)).await;
     table.proxy.on("TransactWriteItems", Fault::answer(400, "AccessDeniedException").always());
@@ -48,7 +48,7 @@ async fn a_reset_that_is_interrupted_leaves_a_gap_in_flurees_log_and_no_contradi
 
 #[tokio::test]
 async fn a_reset_of_a_protected_ledger_touches_neither_its_head_nor_flurees_log() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", 5).await;
     table.put(&log(1..=5)).await;
     assert_eq!(table.direct().protect(&Call::fresh(), &db, true).await.unwrap(), Protection::Set);
@@ -63,7 +63,7 @@ async fn a_reset_of_a_protected_ledger_touches_neither_its_head_nor_flurees_log(
 #[tokio::test]
 async fn a_reset_that_is_cut_off_in_a_long_log_is_shorter_when_it_is_repeated() {
     const ROWS: i64 = 1_200;
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let db = born(table.direct(), "mydb", ROWS).await;
     table.put_many(&log(1..=ROWS)).await;
     table.proxy.on("Query", Fault::none());

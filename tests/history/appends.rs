@@ -264,7 +264,7 @@ impl Counts {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn over_dynamodb_no_cycle_connects_transactions_whatever_is_lost_on_the_way() {
-    let service = Service::on(Table::fresh().await.proxied().await, Auth::Open).await;
+    let service = Service::on(Proxied::fresh().await, Auth::Open).await;
     let proxy = Proxy::start(service.url()).await;
     let mut counts = Counts::default();
     for (round, seed) in seeds().enumerate() {

@@ -252,7 +252,7 @@ impl Asked {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_checker_rejects_what_was_answered_to_clients_once_an_answer_is_changed() {
-    let service = Service::on(Table::fresh().await.proxied().await, Auth::Open).await;
+    let service = Service::on(Proxied::fresh().await, Auth::Open).await;
     let (mut round, mut rejected) = (0, 0);
     while round < 3 || rejected < ENOUGH {
         assert!(round < MOST, "only {rejected} answers could be changed");

@@ -142,7 +142,7 @@ pub(crate) fn names(seed: u64, round: usize) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_lost_on_the_way_some_order_explains_all_answers() {
-    let service = Service::on(Table::fresh().await.proxied().await, Auth::Open).await;
+    let service = Service::on(Proxied::fresh().await, Auth::Open).await;
     let proxy = Proxy::start(service.url()).await;
     let mut figures = Figures::default();
     for (round, seed) in seeds().enumerate() {
@@ -267,7 +267,7 @@ async fn a_process_that_is_killed_with_its_engine_loses_nothing_and_its_feed_rep
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_is_killed_between_service_and_engine_leaves_a_history_in_order() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     let place = ["--endpoint-url", table.proxy.url(), "--table", &table.name];
     let mut process = Process::start(&place).await;
     let mut figures = Figures::default();
@@ -287,7 +287,7 @@ async fn a_process_that_is_killed_between_service_and_engine_leaves_a_history_in
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_steps_back_and_forth_gives_no_lease_twice() {
     let ahead = Arc::new(AtomicU64::new(0));
-    let mut table = Table::fresh().await.proxied().await;
+    let mut table = Proxied::fresh().await;
     let steps = ahead.clone();
     table.store = table.store.with_clock(move || SystemTime::now() + Duration::from_secs(steps.load(Ordering::SeqCst)));
     let service = Service::on(table, Auth::Open).await;

@@ -89,9 +89,7 @@ fn shared() -> &'static Service {
     // Never dropped: each step disarms what it has armed.
     static SERVICE: OnceLock<&Service> = OnceLock::new();
     SERVICE.get_or_init(|| {
-        engine::runtime().block_on(async {
-            Box::leak(Box::new(Service::on(Table::fresh().await.proxied().await, Auth::Open).await))
-        })
+        engine::runtime().block_on(async { Box::leak(Box::new(Service::on(Proxied::fresh().await, Auth::Open).await)) })
     })
 }
 

@@ -14,11 +14,12 @@ use nameservice_feed::Feed;
 use nameservice_tests::{
     mapping::{Mapping, Odds, Settings},
     prelude::*,
+    seeds::seeds,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use stream_consumer::Consumer;
 
-use super::{Published, expected::assert_reported, lay_out, records, seeds, whole, writes};
+use super::{Published, expected::assert_reported, lay_out, records, whole, writes};
 
 /// Enough for every fault to happen; a mapping that takes more rounds is stuck.
 const ROUNDS: usize = 3_000;
@@ -26,9 +27,8 @@ const ROUNDS: usize = 3_000;
 #[tokio::test]
 async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happens() {
     for seed in seeds(3) {
-        println!("seed {seed}");
         let mut random = StdRng::seed_from_u64(seed);
-        let table = Table::with_stream().await.proxied().await;
+        let table = Proxied::with_stream().await;
         let expected = writes::write(&table, &mut random, 45).await;
         let records = records(&table).await;
 

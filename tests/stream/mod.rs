@@ -1,5 +1,5 @@
 //! The table's stream, through the consumer, into the feed and to its readers: what must hold whatever happens on the
-//! way. One seed is one run: `NAMESERVICE_TEST_SEED` begins elsewhere, `NAMESERVICE_TEST_RUNS` says how many.
+//! way. One seed is one run.
 
 mod consumer;
 mod crashes;
@@ -31,15 +31,8 @@ use nameservice_tests::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use stream_consumer::{NotPublished, Topic};
 
-/// Returns the seeds of a test, `runs` of them by default.
-fn seeds(runs: u64) -> impl Iterator<Item = u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("NAMESERVICE_TEST_SEED").unwrap_or(1);
-    first..first + number("NAMESERVICE_TEST_RUNS").unwrap_or(runs)
-}
-
-/// Waits while the clock of the test's runtime stands still: no time limit passes, however busy the machine is, and what sleeps does not
-/// wake up. What is waited for has a name, and comes within [`LONG`] of real time.
+/// Waits with the clock of the test's runtime stopped: no time limit passes, however busy the machine is, and what sleeps does not wake up.
+/// What is waited for has a name, and comes within [`LONG`] of real time.
 async fn with_the_clock_stopped<T>(what: &str, waiting: impl Future<Output = T>) -> T {
     tokio::time::pause();
     // A runtime that has nothing to do would advance the clock to the next time limit. This is a task of its own, so that what is waited for

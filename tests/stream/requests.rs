@@ -9,7 +9,7 @@ use super::whole;
 
 /// Records that were created a while ago, delivered already.
 async fn warm(addresses: &[&str]) -> (Proxied, Consumer) {
-    let table = Table::with_stream().await.proxied().await;
+    let table = Proxied::with_stream().await;
     for address in addresses {
         table.direct().create_ledger(&Call::fresh(), &at(address), Some(&new_head(1)), None).await.unwrap().applied();
         table.set(address, "meta", "created_at", rows::n(1_000)).await;

@@ -86,7 +86,7 @@ impl Service {
 
     /// Starts a service over a fresh table that Fluree shares.
     pub async fn beside_fluree(auth: Auth) -> Self {
-        let table = Table::fresh().await.proxied().await;
+        let table = Proxied::fresh().await;
         let app = App::new(Arc::new(table.store.clone()), Arc::new(table.feed.clone()), auth).beside_fluree();
         Self::of_app(routes::router(), table, app).await
     }

@@ -1,20 +1,14 @@
 //! A fresh table for one test.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Deref,
-};
+use std::{collections::BTreeMap, ops::Deref};
 
 use aws_sdk_dynamodb::{
     Client,
-    types::{
-        AttributeDefinition, AttributeValue, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-        ProjectionType, PutRequest, ScalarAttributeType, WriteRequest,
-    },
+    types::{AttributeValue, PutRequest, WriteRequest},
 };
+use nameservice_dynamo::{Description, Index, Key, Projection, Sender};
 use nameservice_feed::Feed;
 use nameservice_store::{self as store, Store, schema};
-use nameservice_views::{Description, Index, Key, KeyType as Typed, Projection as Projected};
 use uuid::Uuid;
 
 use crate::{
@@ -42,8 +36,8 @@ impl Table {
     /// the embedded one scans all of their records with each write, and DynamoDB Local gets slower with each that was deleted.
     pub async fn fresh() -> Self {
         let table = Self::unmade();
-        create(&table.client, &table.name, &store::DESCRIPTION).await;
-        create(&table.client, table.feed.table(), &nameservice_feed::DESCRIPTION).await;
+        create(&table.client, &table.name, store::DESCRIPTION).await;
+        create(&table.client, table.feed.table(), nameservice_feed::DESCRIPTION).await;
         table
     }
 
@@ -65,14 +59,14 @@ impl Table {
                 name: "gsi1-kind",
                 partition_key: Key::string("kind"),
                 sort_key: Some(Key::string("pk")),
-                projection: Projected::Include(&["name", "branch", "source_type", "dependencies", "retracted"]),
+                projection: Projection::Include(&["name", "branch", "source_type", "dependencies", "retracted"]),
             }],
             ttl: None,
             stream: false,
         };
         let table = Self::unmade();
-        create(&table.client, &table.name, &MADE_BY_FLUREE).await;
-        create(&table.client, table.feed.table(), &nameservice_feed::DESCRIPTION).await;
+        create(&table.client, &table.name, MADE_BY_FLUREE).await;
+        create(&table.client, table.feed.table(), nameservice_feed::DESCRIPTION).await;
         table
     }
 
@@ -197,42 +191,10 @@ impl Table {
     }
 }
 
-/// Creates a table with these keys and indexes in one request: without a stream, and without expiry.
-async fn create(client: &Client, name: &str, description: &Description) {
-    let element = |key: &str, of| KeySchemaElement::builder().attribute_name(key).key_type(of).build().unwrap();
-    let schema = |hash: &str, range: Option<&str>| {
-        let range = range.map(|range| element(range, KeyType::Range));
-        std::iter::once(element(hash, KeyType::Hash)).chain(range).collect::<Vec<_>>()
-    };
-    let mut attributes = BTreeSet::from([description.partition_key]);
-    attributes.extend(description.sort_key);
-    let mut request = client
-        .create_table()
-        .table_name(name)
-        .set_key_schema(Some(schema(description.partition_key, description.sort_key)))
-        .billing_mode(BillingMode::PayPerRequest);
-    for index in description.indexes {
-        let sort = index.sort_key.map(|key| key.name);
-        assert!([Some(index.partition_key), index.sort_key].into_iter().flatten().all(|key| key.key_type == Typed::S));
-        attributes.insert(index.partition_key.name);
-        attributes.extend(sort);
-        let projection = match index.projection {
-            Projected::All => Projection::builder().projection_type(ProjectionType::All),
-            Projected::KeysOnly => Projection::builder().projection_type(ProjectionType::KeysOnly),
-            Projected::Include(attributes) => Projection::builder()
-                .projection_type(ProjectionType::Include)
-                .set_non_key_attributes(Some(attributes.iter().map(ToString::to_string).collect())),
-        };
-        let index = GlobalSecondaryIndex::builder()
-            .index_name(index.name)
-            .set_key_schema(Some(schema(index.partition_key.name, sort)))
-            .projection(projection.build());
-        request = request.global_secondary_indexes(index.build().unwrap());
-    }
-    let defined = attributes.into_iter().map(|name| {
-        AttributeDefinition::builder().attribute_name(name).attribute_type(ScalarAttributeType::S).build().unwrap()
-    });
-    request.set_attribute_definitions(Some(defined.collect())).send().await.unwrap();
+/// Creates a table in one request: without a stream, and without expiry.
+async fn create(client: &Client, name: &str, description: Description) {
+    let sender = Sender::new(client.clone(), name, engine::RETRIES);
+    assert!(sender.create_table(&Description { stream: false, ..description }).await.unwrap());
 }
 
 impl Drop for Table {

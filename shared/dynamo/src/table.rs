@@ -340,8 +340,10 @@ impl Sender {
         }
     }
 
-    /// Creates the table. Returns false if another process was faster.
-    async fn create_table(&self, description: &Description) -> Result<bool> {
+    /// Creates the table, without expiry and recovery, and does not wait until it is active. Returns false if another process was faster.
+    ///
+    /// Needs `dynamodb:CreateTable` on the table.
+    pub async fn create_table(&self, description: &Description) -> Result<bool> {
         let (partition, sort) = description.own_keys();
         let mut request = self
             .client()

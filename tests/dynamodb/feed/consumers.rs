@@ -55,7 +55,7 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
 async fn consumers_that_die_and_transactions_that_are_cut_leave_one_order_and_the_same_histories() {
     for seed in 1..=2 {
         let mut random = StdRng::seed_from_u64(seed);
-        let table = Table::fresh().await.proxied().await;
+        let table = Proxied::fresh().await;
         let addresses = ["a:main", "b:main", "c:main"];
         let mut stream: Vec<Entry> = (1..=600).map(|n| entry_of(addresses.choose(&mut random).unwrap(), n)).collect();
         // Sequence numbers of different lengths, as in shards.

@@ -32,7 +32,7 @@ async fn a_history_is_of_one_address_in_pages_of_any_size() {
 
 #[tokio::test]
 async fn a_long_history_is_read_from_any_place_in_few_requests() {
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     // After every 90 changes of one record comes one of another, whose shard is ahead.
     const LAST: i64 = 24 * 90;
     for block in 0..24 {

@@ -120,7 +120,7 @@ async fn consume(feed: Feed, stream: Arc<Vec<Entry>>, done: Arc<AtomicUsize>, mu
 
 async fn trace(seed: u64) -> Consumption {
     let mut random = StdRng::seed_from_u64(seed);
-    let table = Table::fresh().await.proxied().await;
+    let table = Proxied::fresh().await;
     disturb(&table, 4, 8, &mut random);
     let addresses = ["a:main", "b:main"];
     let stream = (1..=RECORDS as i64).map(|n| entry_of(addresses[n as usize % 2], n)).collect();
