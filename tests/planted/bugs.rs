@@ -186,13 +186,6 @@ pub(crate) const BUGS: &[Bug] = &[
         &["routes::index_push"],
     ),
     bug(
-        "the command line does not send the revision of the expected index",
-        "cli/src/commands/push.rs",
-        "expected_index(expected, expect_rev)",
-        "expected_index(expected, expect_rev.and(None))",
-        &["every_command_does_what_it_says"],
-    ),
-    bug(
         "keys that a batch left unread are forgotten",
         BATCHES,
         "            left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();",
