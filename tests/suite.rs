@@ -21,6 +21,7 @@ mod infra;
 mod lease_keeper;
 mod library;
 mod model;
+mod planted;
 mod projector;
 mod properties;
 mod replica_writes;

@@ -1,5 +1,7 @@
 //! The bugs: plausible mistakes of one line.
 
+use std::{fs, path::Path};
+
 /// A bug, and the tests that must notice it.
 pub(crate) struct Bug {
     pub(crate) name: &'static str,
@@ -479,3 +481,13 @@ pub(crate) const BUGS: &[Bug] = &[
         &["contract::head", "contract::create"],
     ),
 ];
+
+/// The bugs whose text does not occur exactly once.
+pub(crate) fn misplaced(root: &Path) -> Vec<String> {
+    let places = BUGS.iter().map(|bug| {
+        let text = fs::read_to_string(root.join(bug.file)).unwrap_or_else(|error| panic!("{}: {error}", bug.file));
+        (bug, text.matches(bug.find).count())
+    });
+    let misplaced = places.filter(|(_, found)| *found != 1);
+    misplaced.map(|(bug, found)| format!("{}: {} holds {found} times:\n{}", bug.name, bug.file, bug.find)).collect()
+}

@@ -22,7 +22,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::bugs::{BUGS, Bug};
+use crate::bugs::{BUGS, Bug, misplaced};
 
 /// A bug may also make its tests hang, which counts as noticed.
 const TIMEOUT: Duration = Duration::from_secs(180);
@@ -194,20 +194,4 @@ fn run(suite: &str, filters: &[&str], folder: &Path) -> Verdict {
         failed.push("a test that aborted the others".to_owned());
     }
     Verdict::Caught { failed, output: text }
-}
-
-/// The bugs whose text does not occur exactly once.
-fn misplaced(root: &Path) -> Vec<String> {
-    let places = BUGS.iter().map(|bug| {
-        let text = fs::read_to_string(root.join(bug.file)).unwrap_or_else(|error| panic!("{}: {error}", bug.file));
-        (bug, text.matches(bug.find).count())
-    });
-    let misplaced = places.filter(|(_, found)| *found != 1);
-    misplaced.map(|(bug, found)| format!("{}: {} holds {found} times:\n{}", bug.name, bug.file, bug.find)).collect()
-}
-
-#[test]
-fn every_bug_has_its_one_place() {
-    let misplaced = misplaced(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
-    assert!(misplaced.is_empty(), "{}", misplaced.join("\n"));
 }
