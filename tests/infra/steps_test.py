@@ -28,6 +28,7 @@ class Steps(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         subprocess.run(["git", "init", "--quiet", folder.name], check=True)
+        (self.folder / ".gitignore").write_text("target/\n")
         (self.folder / "deny.toml").write_text("")
 
     def write(self, prelude="", **steps):
@@ -91,17 +92,67 @@ class Steps(unittest.TestCase):
     def test_a_step_is_skipped_only_if_it_has_passed_with_the_same_files(self):
         prints = {step.replace("-", "_"): f"echo printed by {step}" for step in STEPS}
         self.write(**prints)
-        ran = lambda *arguments: [line for line in self.run_steps(*arguments)[1] if line in ("printed by dependencies", "printed by tests")]
-        self.assertEqual(sorted(ran()), ["printed by dependencies", "printed by tests"])
-        self.assertEqual(ran(), ["printed by tests"])
+        watched = {f"printed by {step}" for step in ("dependencies", "tests", "moto", "clients")}
+        ran = lambda *arguments: {line.removeprefix("printed by ") for line in self.run_steps(*arguments)[1] if line in watched}
+        self.assertEqual(ran(), {"dependencies", "tests", "moto", "clients"})
+        self.assertEqual(ran(), {"tests"})
         self.assertIn("0 s dependencies, skipped", self.run_steps()[1])
-        self.assertEqual(len(ran("--all")), 2)
-        self.assertEqual(ran("dependencies"), ["printed by dependencies"], "it is named")
+        self.assertEqual(ran("--all"), {"dependencies", "tests", "moto", "clients"})
+        self.assertEqual(ran("dependencies"), {"dependencies"}, "it is named")
         (self.folder / "deny.toml").write_text("[bans]\n")
-        self.assertEqual(len(ran()), 2)
+        self.assertEqual(ran(), {"dependencies", "tests", "moto", "clients"})
+        for page in ("docs/page.md", "README.md"):
+            (self.folder / page).parent.mkdir(exist_ok=True)
+            (self.folder / page).write_text("")
+            self.assertEqual(ran(), {"tests"}, page)
+        (self.folder / "functions").mkdir()
+        (self.folder / "functions" / "page.md").write_text("")
+        self.assertEqual(ran(), {"tests", "moto", "clients"}, "a program may have it")
         self.write(**prints | {"dependencies": "false"})
-        self.assertEqual(self.run_steps()[0], 1)
+        self.assertEqual(self.run_steps()[0], 1, "it is another step")
         self.assertEqual(self.run_steps()[0], 1, "it has not passed")
+
+    def test_what_waits_for_a_step_runs_though_that_is_skipped(self):
+        self.write()
+        self.assertEqual(self.run_steps()[0], 0)
+        self.assertEqual(self.run_steps("--all")[0], 0)
+        for file in (self.folder / "target" / "ci").glob("clients.passed"):
+            file.unlink()
+        lines = self.run_steps()[1]
+        self.assertIn("0 s hostile, skipped", lines)
+        self.assertTrue(any(re.fullmatch(r"\d+ s clients \(load .*", line) for line in lines), lines)
+
+    def test_the_files_of_a_step_have_its_scripts_and_what_these_name(self):
+        """Of the scripts that a step runs: each file and folder of this tree that a line names."""
+        listed = subprocess.run(
+            ["bash", "-c", RUN.split("PROGRAMS=")[0] + 'for step in "${!FILES[@]}"; do printf "%s\\t%s\\n" "$step" "${FILES[$step]}"; done', ".ci/run"],
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        lists = dict(line.split("\t") for line in listed.splitlines())
+        self.assertGreater(len(lists), 10)
+        # With other arguments than the step's.
+        unused = {"fluree": {"docs/tutorial-fluree.md"}, "infrastructure": {"clients/typescript/"}}
+        for step, paths in lists.items():
+            command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths.split()]
+            files = set(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines())
+            body = re.search(rf"^step_{step}\(\) {{\n?(.*?)}}$", RUN, re.M | re.S)[1]
+            scripts, seen, named = [body], set(), set()
+            while scripts:
+                lines = [line for line in scripts.pop().splitlines() if not line.lstrip().startswith("#")]
+                for name in re.findall(r"(?<![\w./$}-])(?:\.ci|functions|infra|tests|docs|clients|cli|shared|events)/[\w./-]+", "\n".join(lines)):
+                    path = ROOT / name.rstrip(".")
+                    if not path.exists() or name in seen:
+                        continue
+                    seen.add(name)
+                    named |= {name} if path.is_file() else {f"{name.rstrip('/')}/"}
+                    if path.is_file() and path.parent.name == ".ci" and path.read_bytes().startswith((b"#!/usr/bin/env bash", b"# ")):
+                        scripts.append(path.read_text())
+            self.assertTrue(named or step in ("functions", "tests"), step)
+            for name in named - unused.get(step, set()):
+                self.assertTrue(name in files or any(file.startswith(name) for file in files), f"{step} runs with {name}, which is not in its list")
 
     def test_a_step_that_fails_is_described_last_with_a_command_that_repeats_it(self):
         fails = r"printf 'NAMESERVICE_TEST_SEED=7\nfailures:\n\n---- a::b stdout ----\nfailures:\n    a::b\n    c\n\ntest result: FAILED\n'; exit 101; echo after it"
