@@ -89,6 +89,10 @@ class Steps(unittest.TestCase):
             self.assertIn(f"printed by {step}\n", log)
             self.assertTrue(any(re.fullmatch(rf"\d+ s {step} \(load .*", line) for line in lines), (step, lines))
 
+    def test_the_list_has_each_step_once_and_nothing_else(self):
+        listed = subprocess.run(["bash", ".ci/run", "--list"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        self.assertEqual(sorted(line.split()[0] for line in listed.splitlines()), sorted(STEPS))
+
     def test_a_step_is_skipped_only_if_it_has_passed_with_the_same_files(self):
         prints = {step.replace("-", "_"): f"echo printed by {step}" for step in STEPS}
         self.write(**prints)
