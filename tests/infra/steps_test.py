@@ -137,26 +137,31 @@ class Steps(unittest.TestCase):
         ).stdout
         lists = dict(line.split("\t") for line in listed.splitlines())
         self.assertGreater(len(lists), 10)
+        git = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--"]
+        listing = lambda *paths: set(subprocess.run([*git, *paths], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines())
+        # Without what steps have made.
+        tree = listing()
+        holds = lambda files, name: name in files or any(file.startswith(f"{name}/") for file in files)
         # With other arguments than the step's.
-        unused = {"fluree": {"docs/tutorial-fluree.md"}, "infrastructure": {"clients/typescript/"}}
+        unused = {"fluree": {"docs/tutorial-fluree.md"}, "infrastructure": {"clients/typescript"}}
         for step, paths in lists.items():
-            command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *paths.split()]
-            files = set(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines())
+            files = listing(*paths.split())
             body = re.search(rf"^step_{step}\(\) {{\n?(.*?)}}$", RUN, re.M | re.S)[1]
             scripts, seen, named = [body], set(), set()
             while scripts:
                 lines = [line for line in scripts.pop().splitlines() if not line.lstrip().startswith("#")]
                 for name in re.findall(r"(?<![\w./$}-])(?:\.ci|functions|infra|tests|docs|clients|cli|shared|events)/[\w./-]+", "\n".join(lines)):
-                    path = ROOT / name.rstrip(".")
-                    if not path.exists() or name in seen:
+                    name = name.rstrip("/")
+                    path = ROOT / name
+                    if name in seen or not holds(tree, name):
                         continue
                     seen.add(name)
-                    named |= {name} if path.is_file() else {f"{name.rstrip('/')}/"}
+                    named.add(name)
                     if path.is_file() and path.parent.name == ".ci" and path.read_bytes().startswith((b"#!/usr/bin/env bash", b"# ")):
                         scripts.append(path.read_text())
             self.assertTrue(named or step in ("functions", "tests"), step)
             for name in named - unused.get(step, set()):
-                self.assertTrue(name in files or any(file.startswith(name) for file in files), f"{step} runs with {name}, which is not in its list")
+                self.assertTrue(holds(files, name), f"{step} runs with {name}, which is not in its list")
 
     def test_a_step_that_fails_is_described_last_with_a_command_that_repeats_it(self):
         fails = r"printf 'NAMESERVICE_TEST_SEED=7\nfailures:\n\n---- a::b stdout ----\nfailures:\n    a::b\n    c\n\ntest result: FAILED\n'; exit 101; echo after it"
