@@ -105,6 +105,12 @@ class Steps(unittest.TestCase):
         self.assertEqual(ran("dependencies"), {"dependencies"}, "it is named")
         (self.folder / "deny.toml").write_text("[bans]\n")
         self.assertEqual(ran(), {"dependencies", "tests", "moto", "clients"})
+        for file in ("Cargo.lock", "Cargo.toml", "a/b/Cargo.toml"):
+            (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / file).write_text("")
+            self.assertIn("dependencies", ran(), file)
+        (self.folder / "deny.toml").chmod(0o755)
+        self.assertIn("dependencies", ran(), "its mode")
         for page in ("docs/page.md", "README.md"):
             (self.folder / page).parent.mkdir(exist_ok=True)
             (self.folder / page).write_text("")
@@ -115,6 +121,23 @@ class Steps(unittest.TestCase):
         self.write(**prints | {"dependencies": "false"})
         self.assertEqual(self.run_steps()[0], 1, "it is another step")
         self.assertEqual(self.run_steps()[0], 1, "it has not passed")
+
+    def test_a_step_that_has_failed_since_it_passed_is_not_skipped(self):
+        self.write(moto="echo printed by moto; [ ! -e target/broken ]")
+        self.assertEqual(self.run_steps()[0], 0)
+        broken = self.folder / "target" / "broken"
+        broken.touch()
+        self.assertEqual(self.run_steps("moto")[0], 1)
+        broken.unlink()
+        self.assertIn("printed by moto", self.run_steps()[1])
+
+    def test_a_step_is_not_skipped_with_another_seed(self):
+        self.write(moto="echo printed by moto")
+        self.assertEqual(self.run_steps()[0], 0)
+        self.assertNotIn("printed by moto", self.run_steps()[1])
+        os.environ["NAMESERVICE_TEST_BASE"] = "2"
+        self.addCleanup(os.environ.pop, "NAMESERVICE_TEST_BASE")
+        self.assertIn("printed by moto", self.run_steps()[1])
 
     def test_a_step_of_which_named_tests_alone_have_passed_is_not_skipped(self):
         only = 'if [ "${1:-}" = moto ]; then NAMESERVICE_ONLY=a::b; fi'
@@ -151,13 +174,15 @@ class Steps(unittest.TestCase):
         holds = lambda files, name: name in files or any(file.startswith(f"{name}/") for file in files)
         # With other arguments than the step's.
         unused = {"fluree": {"docs/tutorial-fluree.md"}, "infrastructure": {"clients/typescript"}}
+        infrastructure = listing(*lists["infrastructure"].split())
+        self.assertLessEqual(listing("infra", "functions/*/Cargo.toml", "tests/infra/*.mjs"), infrastructure)
         for step, paths in lists.items():
             files = listing(*paths.split())
             body = re.search(rf"^step_{step}\(\) {{\n?(.*?)}}$", RUN, re.M | re.S)[1]
             scripts, seen, named = [body], set(), set()
             while scripts:
                 lines = [line for line in scripts.pop().splitlines() if not line.lstrip().startswith("#")]
-                for name in re.findall(r"(?<![\w./$}-])(?:\.ci|functions|infra|tests|docs|clients|cli|shared|events)/[\w./-]+", "\n".join(lines)):
+                for name in re.findall(r"(?<![\w./$}-])(?:\.ci|\.github|findings|functions|infra|tests|docs|clients|cli|shared|events)/[\w./-]+", "\n".join(lines)):
                     name = name.rstrip("/")
                     path = ROOT / name
                     if name in seen or not holds(tree, name):
