@@ -458,7 +458,7 @@ def costs(_program):
     for name, daily, change, readers in PROFILES:
         spent = {operation: count * DAYS / 1e6 * prices[operation] for operation, count in daily.items()}
         reads = spent.pop("read a record")
-        changes = (sum(daily.values()) - daily["read a record"]) * DAYS / 1e6 * prices[change]
+        changes = (sum(daily.values()) - daily["read a record"]) * DAYS / 1e6 * (prices[change] + prices[f"publish {change}"])
         parts = [sum(spent.values()), changes, reads, readers * READER, IDLE]
         counts = ", ".join(f"{count:,}" for count in daily.values())
         shown = " | ".join(f"${part:,.0f}" for part in [*parts, sum(parts)])

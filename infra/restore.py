@@ -35,6 +35,8 @@ TABLE, FEED, VIEWS = "aws_dynamodb_table.this[0]", "aws_dynamodb_table.feed", "m
 WRITES = {"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 # How long the feed's last position has to stay the same until everything is in it.
 QUIET_SECONDS = 20
+# How long the topic may take to get what is in the feed.
+TOPIC_SECONDS = 300
 
 
 def say(step, text):
@@ -136,6 +138,24 @@ def freeze(configuration):
     say("freeze", "nothing is written any more")
 
 
+def wait_for_topic(configuration, feed, last):
+    """What the topic has not published when the feed is replaced, it never will."""
+    if not any(".aws_sns_topic.changes[" in "." + address for address in configuration.resources()):
+        return
+    reached, since = None, time.monotonic()
+    while time.monotonic() - since < TOPIC_SECONDS:
+        key = {"id": {"S": "sink#0"}, "position": {"S": "topic"}}
+        # The command prints nothing for a row that does not exist.
+        row = (aws("dynamodb", "get-item", "--table-name", feed, "--key", json.dumps(key), "--consistent-read") or {}).get("Item")
+        reached = int(row["reached"]["N"]) if row else None
+        if last == 0 or reached is not None and reached >= last:
+            say("drain", "the topic has everything")
+            return
+        time.sleep(1)
+    what = "NOTHING SINCE ITS PUBLISHER WAS DEPLOYED" if reached is None else f"EVERYTHING UP TO {reached} ONLY"
+    say("drain", f"THE TOPIC HAS {what}, and will not get what is missing: its subscribers read a snapshot")
+
+
 def drain(configuration, longest):
     feed = configuration.named(FEED)[1]["name"]
     # What has begun may still write.
@@ -152,6 +172,7 @@ def drain(configuration, longest):
             last, since = now, time.monotonic()
         time.sleep(1)
     say("drain", f"the feed ends at {int(last)}")
+    wait_for_topic(configuration, feed, int(last))
     # From here on the consumer and the sinks are throttled, too: what they write must be of the new table alone.
     configuration.set(frozen=True)
     configuration.apply()

@@ -13,7 +13,8 @@ use nameservice_tests::table::Table;
 /// Functions without routes of their own.
 const ANSWERS_404_OR_405: &str = "not_found";
 /// These take stream records, messages and schedules, not requests: `stream::consumer`, `projector` and `archive` test them.
-const NOT_OVER_HTTP: [&str; 4] = ["feed_archive", "search_sink", "stream_consumer", "view_projector"];
+const NOT_OVER_HTTP: [&str; 5] =
+    ["feed_archive", "search_sink", "stream_consumer", "topic_publisher", "view_projector"];
 
 fn folder(of: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(of)

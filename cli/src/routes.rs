@@ -65,7 +65,8 @@ mod tests {
 
     /// Functions that are not mounted: `not_found`, since the router itself does its work, and those that are not called over
     /// HTTP.
-    const NOT_MOUNTED: [&str; 5] = ["feed_archive", "not_found", "search_sink", "stream_consumer", "view_projector"];
+    const NOT_MOUNTED: [&str; 6] =
+        ["feed_archive", "not_found", "search_sink", "stream_consumer", "topic_publisher", "view_projector"];
 
     #[test]
     fn every_function_is_mounted() {

@@ -88,6 +88,8 @@ fn start(binary: &Path) -> Result<Start, Box<dyn Error>> {
         .env("AWS_ENDPOINT_URL_DYNAMODB", "https://127.0.0.1:9")
         // Required by functions that are deployed only with an option; `infra/modules/nameservice/lambda.tf` sets these.
         .env("NAMESERVICE_ARCHIVE_BUCKET", "archive")
+        .env("NAMESERVICE_TOPIC_ARN", "arn:aws:sns:us-east-1:000000000000:changes")
+        .env("NAMESERVICE_DEAD_LETTER_QUEUE_URL", "https://127.0.0.1:9/1/dead-letters")
         .env("NAMESERVICE_SEARCH_URL", "https://127.0.0.1:9")
         .env("NAMESERVICE_SEARCH_DEAD_LETTER_QUEUE_URL", "https://127.0.0.1:9/1/dead-letters")
         .stdout(Stdio::null())

@@ -89,7 +89,7 @@ resource "aws_lambda_permission" "url" {
   for_each = {}
 }
 """
-SERVICES = ["apigateway", "cloudwatch", "cloudwatchlogs", "dynamodb", "iam", "lambda", "sns", "sqs", "sts"]
+SERVICES = ["apigateway", "cloudwatch", "cloudwatchevents", "cloudwatchlogs", "dynamodb", "iam", "lambda", "sns", "sqs", "sts"]
 
 
 def step(text):
@@ -477,7 +477,7 @@ def drive_changes(api, cloud, outputs):
     sizes = sqs.get_queue_attributes(QueueUrl=outputs["dead_letter_queue_url"], AttributeNames=["ApproximateNumberOfMessages"])
     assert sizes["Attributes"]["ApproximateNumberOfMessages"] == "0", sizes
     sqs.delete_queue(QueueUrl=queue)
-    return {"stream_consumer"}
+    return {"stream_consumer", "topic_publisher"}
 
 
 def drive_event_stream(api, cloud, url_id):
@@ -500,15 +500,19 @@ def drive_event_stream(api, cloud, url_id):
     return {"change_stream"}
 
 
-def finish_mapping(functions, outputs):
-    """Sets what the old provider cannot of the mapping of the table's stream."""
-    consumer = outputs["function_names"]["stream_consumer"]
-    [mapping] = [mapping for mapping in functions.list_event_source_mappings()["EventSourceMappings"] if f":{consumer}" in mapping["FunctionArn"]]
-    pattern = json.dumps({"dynamodb": {"Keys": {"sk": {"S": ["meta", "head", "index", "status", "config"]}}}})
-    functions.update_event_source_mapping(
-        UUID=mapping["UUID"], FilterCriteria={"Filters": [{"Pattern": pattern}]}, FunctionResponseTypes=["ReportBatchItemFailures"],
-    )
-    wait_for("mapping", lambda: functions.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Enabled")
+def finish_mappings(functions, outputs):
+    """Sets what the old provider cannot of the mappings of streams."""
+    of_table = {"dynamodb": {"Keys": {"sk": {"S": ["meta", "head", "index", "status", "config"]}}}}
+    of_feed = {"eventName": ["INSERT"], "dynamodb": {"Keys": {"id": {"S": ["feed#0"]}}}}
+    for name, pattern, more in (
+        ("stream_consumer", of_table, {"FunctionResponseTypes": ["ReportBatchItemFailures"]}),
+        ("topic_publisher", of_feed, {}),
+    ):
+        function = outputs["function_names"][name]
+        mappings = functions.list_event_source_mappings()["EventSourceMappings"]
+        [mapping] = [mapping for mapping in mappings if f":{function}" in mapping["FunctionArn"]]
+        functions.update_event_source_mapping(UUID=mapping["UUID"], FilterCriteria={"Filters": [{"Pattern": json.dumps(pattern)}]}, **more)
+        wait_for("mapping", lambda: functions.get_event_source_mapping(UUID=mapping["UUID"])["State"] == "Enabled")
 
 
 def finish(cloud, outputs):
@@ -517,10 +521,10 @@ def finish(cloud, outputs):
     # In AWS, PublishBatch needs the action sns:Publish; the emulator has an action of its own for it.
     batch = {"Effect": "Allow", "Action": "sns:PublishBatch", "Resource": outputs["topic_arn"]}
     cloud.client("iam").put_role_policy(
-        RoleName=outputs["role_names"]["stream_consumer"], PolicyName="emulator",
+        RoleName=outputs["role_names"]["topic_publisher"], PolicyName="emulator",
         PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [batch]}),
     )
-    finish_mapping(functions, outputs)
+    finish_mappings(functions, outputs)
     streams = {"FunctionName": outputs["function_names"]["change_stream"], "AuthType": "NONE"}
     url = functions.create_function_url_config(**streams, InvokeMode="RESPONSE_STREAM")["FunctionUrl"]
     for action, condition in (("InvokeFunctionUrl", {"FunctionUrlAuthType": "NONE"}), ("InvokeFunction", {"InvokedViaFunctionUrl": True})):
@@ -633,8 +637,9 @@ def restored_beside_writers(api, cloud, deployment, outputs):
             frozen = items(dynamodb, outputs["table_name"])
         if line.startswith("switch   all"):
             # Before the first record: without it a failure that the consumer reports is not repeated.
-            finish_mapping(cloud.client("lambda"), outputs)
+            finish_mappings(cloud.client("lambda"), outputs)
     assert script.wait() == 0, "".join(said)
+    assert any("the topic has everything" in line for line in said), "".join(said)
     after = len(writers.acknowledged)
     wait_for("writes after the restore", lambda: len(writers.acknowledged) > after + 20)
     writers.end()
@@ -713,7 +718,7 @@ def main():
         denied = [line for line in silent if "is not available for" not in line]
         assert not denied, f"a function may not open its connection: {denied[:3]}"
         begun = time.monotonic()
-        cloud.client("iam").delete_role_policy(RoleName=outputs["role_names"]["stream_consumer"], PolicyName="emulator")
+        cloud.client("iam").delete_role_policy(RoleName=outputs["role_names"]["topic_publisher"], PolicyName="emulator")
         deployment.destroy()
         nothing_is_left(cloud)
         step(f"destroyed in {time.monotonic() - begun:.0f} s, nothing is left")

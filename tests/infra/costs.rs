@@ -1,6 +1,6 @@
 //! What operations cost: capacity units as the engine counts them, in money by the prices of infra/README.md.
 
-use std::{fmt::Write as _, fs, path::PathBuf};
+use std::{fmt::Write as _, fs, path::PathBuf, sync::Arc};
 
 use http::Method;
 use nameservice_tests::{
@@ -10,6 +10,9 @@ use nameservice_tests::{
     pump,
 };
 use stream_consumer::Consumer;
+use topic_publisher::TopicPublisher;
+
+use super::permissions::Everything;
 
 /// Dollars per million, as in infra/README.md.
 const WRITE_UNIT: f64 = 0.625;
@@ -38,6 +41,11 @@ impl Units {
             }
         }
         units
+    }
+
+    /// Returns the part of each of so many changes.
+    fn among(self, changes: f64) -> Self {
+        Self { requests: self.requests / changes, reads: self.reads / changes, writes: self.writes / changes }
     }
 
     fn dollars(self, beside: f64) -> f64 {
@@ -108,19 +116,28 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         assert!(answer.status.is_success() || name.contains("conflict"), "{name}: {answer:#?}");
         row(&mut table, name, Units::of(&proxy.take_requests()), GATEWAY + FUNCTION);
     }
-    // A separate function takes each change to the feed and the topic: one by one, or in a batch.
+    // Two functions take each change to the feed, and from the feed to the topic: one by one, or in a batch.
+    let publisher = TopicPublisher::new(service.table.feed.clone(), Arc::new(Everything), Arc::new(Everything));
+    service.table.feed.begin_sink("topic", 0).await.unwrap();
+    let publish = async |table: &mut String, name: &str, changes: f64| {
+        proxy.take_requests();
+        assert_eq!(publisher.catch_up(Some(1), None).await.unwrap().published as f64, changes);
+        let each = Units::of(&proxy.take_requests()).among(changes);
+        row(table, &format!("publish {name}"), each, FUNCTION / changes + TOPIC);
+    };
     let consumer = Consumer::new(service.table.store.clone(), service.table.feed.clone());
     let deliveries = pump::deliveries(&service.table).await;
     proxy.take_requests();
     let changes = consumer.consume(&deliveries).await.changes as f64;
-    let all = Units::of(&proxy.take_requests());
-    let each = Units { requests: all.requests / changes, reads: all.reads / changes, writes: all.writes / changes };
-    row(&mut table, &format!("a change among {changes}"), each, FUNCTION / changes + TOPIC);
+    let each = Units::of(&proxy.take_requests()).among(changes);
+    row(&mut table, &format!("a change among {changes}"), each, FUNCTION / changes);
+    publish(&mut table, &format!("a change among {changes}"), changes).await;
     service.put("/v1/heads/mydb", json!({ "new": commit(9) })).await.expect(200);
     let deliveries = pump::deliveries(&service.table).await;
     proxy.take_requests();
     assert_eq!(consumer.consume(&deliveries[deliveries.len() - 1..]).await.changes, 1);
-    row(&mut table, "a single change", Units::of(&proxy.take_requests()), FUNCTION + TOPIC);
+    row(&mut table, "a single change", Units::of(&proxy.take_requests()), FUNCTION);
+    publish(&mut table, "a single change", 1.0).await;
 
     for among in [20, 98] {
         for t in 0..among {
@@ -131,9 +148,14 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         proxy.take_requests();
         let heads = &deliveries[deliveries.len() - usize::try_from(among).unwrap()..];
         assert_eq!(consumer.consume(heads).await.changes, heads.len());
-        let (all, changes) = (Units::of(&proxy.take_requests()), among as f64);
-        let each = Units { requests: all.requests / changes, reads: all.reads / changes, writes: all.writes / changes };
-        row(&mut table, &format!("a head among {among}"), each, FUNCTION / changes + TOPIC);
+        let changes = among as f64;
+        row(
+            &mut table,
+            &format!("a head among {among}"),
+            Units::of(&proxy.take_requests()).among(changes),
+            FUNCTION / changes,
+        );
+        publish(&mut table, &format!("a head among {among}"), changes).await;
     }
 
     println!("| a million of | requests | read units | write units | dollars |\n|---|---|---|---|---|\n{table}");

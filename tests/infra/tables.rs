@@ -223,7 +223,8 @@ fn every_index_can_be_named_in_a_permission() {
         ("table".to_owned(), "local.table.arn".to_owned()),
         ("stream".to_owned(), "local.table.stream_arn".to_owned()),
         ("feed".to_owned(), "aws_dynamodb_table.feed.arn".to_owned()),
-        ("topic".to_owned(), "aws_sns_topic.changes.arn".to_owned()),
+        ("feed_stream".to_owned(), "aws_dynamodb_table.feed.stream_arn".to_owned()),
+        ("topic".to_owned(), "one(aws_sns_topic.changes[*].arn)".to_owned()),
         ("dead_letters".to_owned(), "aws_sqs_queue.dead_letters.arn".to_owned()),
         ("event_channels".to_owned(), "one(aws_appsync_channel_namespace.records[*].channel_namespace_arn)".to_owned()),
         (

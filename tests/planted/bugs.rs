@@ -48,6 +48,8 @@ const APPEND: &str = "shared/feed/src/append.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
+const PUBLISHER: &str = "functions/topic_publisher/src/lib.rs";
+const TOPIC: &str = "functions/topic_publisher/src/topic.rs";
 const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
 const EMBEDDED_PUSHES: &str = "shared/embedded/src/state/pushes.rs";
 const EMBEDDED_LEASES: &str = "shared/embedded/src/state/leases.rs";
@@ -368,11 +370,18 @@ pub(crate) const BUGS: &[Bug] = &[
         &["stream::deliveries", "stream::crashes"],
     ),
     bug(
-        "the feed's consumer acknowledges what was not published",
-        CONSUMER,
-        "            end = end.min(origins[published]);\n",
-        "            let _ = (&origins, published);\n",
-        &["stream::deliveries", "stream::crashes"],
+        "the checkpoint of the topic passes what was not published",
+        PUBLISHER,
+        "(done.min(changes.len()), 0)",
+        "(done.max(changes.len()), 0)",
+        &["stream::deliveries", "stream::topic"],
+    ),
+    bug(
+        "a request of the topic that is to be split counts as done after a later one has failed",
+        TOPIC,
+        "published.done = published.done.min(first[0].place);",
+        "published.done = published.done.max(first[0].place);",
+        &["stream::messages"],
     ),
     bug(
         "the feed's reader continues from a position that was never given",

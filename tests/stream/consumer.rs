@@ -104,7 +104,7 @@ async fn secrets_never_reach_the_feed_and_large_payloads_are_left_out() {
     let raw = table.client.scan().table_name(table.feed.table()).send().await.unwrap();
     assert!(!format!("{raw:?}").contains("hunter2"), "no row of the feed's table holds a secret");
     for change in &changes {
-        let event = stream_consumer::cloud_event("/nameservice/t", change).unwrap();
+        let event = topic_publisher::cloud_event("/nameservice/t", change).unwrap();
         assert!(!serde_json::to_string(&event).unwrap().contains("hunter2"));
     }
 }
@@ -121,7 +121,7 @@ async fn a_time_that_cannot_be_read_is_the_streams() {
     let changes = consumed(&table).await;
     assert_eq!(changes.len(), 3 + 4);
     for change in changes {
-        let event = stream_consumer::cloud_event("/nameservice/t", &change);
+        let event = topic_publisher::cloud_event("/nameservice/t", &change);
         assert!(event.is_ok(), "{change:?}: {event:?}");
         assert!(change.occurred_at > jiff::Timestamp::UNIX_EPOCH);
     }

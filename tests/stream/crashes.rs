@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use nameservice_tests::{engine, mapping::event_record, prelude::*, pump};
-use stream_consumer::{Consumer, Delivery};
+use stream_consumer::Consumer;
 use tokio::{sync::Notify, time::timeout};
 
-use super::{Published, expected::assert_reported, reported, whole};
+use super::{expected::assert_reported, whole};
 
 /// 107 changes, which take two transactions, and a record whose kind must be looked up.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
@@ -50,8 +50,7 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
             let table = Table::with_stream().await;
             let (batch, expected) = written(&table).await;
             let table = table.proxied().await;
-            let topic = Published::default();
-            let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_topic(Arc::new(topic.clone()));
+            let consumer = Consumer::new(table.store.clone(), table.feed.clone());
             let killed = Arc::new(Notify::new());
             let (kill, never) = (killed.clone(), Arc::new(Notify::new()));
             let hook = move || {
@@ -72,13 +71,11 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
                 table.proxy.disarm();
             }
             let feed = nameservice_feed::Feed::new(table.client.clone(), table.feed.table());
-            let again = Consumer::new(table.store.clone(), feed.clone()).with_topic(Arc::new(topic.clone()));
+            let again = Consumer::new(table.store.clone(), feed.clone());
             let answer = again.handle(json!({ "Records": batch })).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
             let changes = whole(&feed).await;
             assert_reported(&changes, &expected);
-            let published: Vec<u64> = topic.by_position().into_keys().collect();
-            assert_eq!(published, (2..=107).collect::<Vec<_>>(), "all of the batch was published");
             if !died {
                 break;
             }
@@ -123,60 +120,6 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
         assert!(consumer.handle(json!({ "Records": batch })).await.batch_item_failures.is_empty());
         assert_reported(&whole(&table.feed).await, &expected);
     }
-}
-
-#[tokio::test]
-async fn a_batch_whose_publishing_failed_is_published_again_under_the_same_positions() {
-    struct Rejecting(Published, std::sync::atomic::AtomicUsize);
-    #[async_trait::async_trait]
-    impl stream_consumer::Topic for Rejecting {
-        async fn publish(&self, changes: &[Change]) -> Result<(), stream_consumer::NotPublished> {
-            let at_most = self.1.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
-            let published = at_most.min(changes.len());
-            self.0.publish(&changes[..published]).await?;
-            match published == changes.len() {
-                true => Ok(()),
-                false => Err(stream_consumer::NotPublished { published, source: "rejected".into() }),
-            }
-        }
-    }
-    let table = Table::with_stream().await;
-    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
-    table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
-    let deliveries = pump::deliveries(&table).await;
-    let published = Published::default();
-    let topic = Arc::new(Rejecting(published.clone(), Default::default()));
-    let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_topic(topic);
-
-    // Nothing, two, and then all four were published.
-    let changing: Vec<&Delivery> = {
-        let reported = whole_of_each(&table, &deliveries).await;
-        deliveries.iter().filter(|delivery| reported.contains(&delivery.event_id().to_owned())).collect()
-    };
-    let first = consumer.consume(&deliveries).await;
-    assert_eq!(first.failed.as_deref(), Some(changing[0].sequence_number()));
-    let second = consumer.consume(&deliveries).await;
-    assert_eq!(second.failed.as_deref(), Some(changing[2].sequence_number()));
-    assert_eq!(consumer.consume(&deliveries).await.failed, None);
-    let changes = whole(&table.feed).await;
-    assert_eq!(changes.len(), 4);
-    assert_eq!(published.by_position().into_values().collect::<Vec<_>>(), changes);
-    assert_eq!(published.messages(), 2 + 4);
-    assert!(changes.iter().map(reported).is_sorted_by_key(|reported| reported.1 == "head" && reported.3 == 2));
-}
-
-/// Returns the event ids of the deliveries with a change: each consumed alone, into a feed of its own.
-async fn whole_of_each(table: &Table, deliveries: &[Delivery]) -> Vec<String> {
-    let mut telling = Vec::new();
-    let scratch = nameservice_feed::Feed::new(table.client.clone(), format!("{}-scratch", table.name));
-    scratch.ensure_table().await.unwrap();
-    let consumer = Consumer::new(table.store.clone(), scratch);
-    for delivery in deliveries {
-        if consumer.consume(std::slice::from_ref(delivery)).await.changes == 1 {
-            telling.push(delivery.event_id().to_owned());
-        }
-    }
-    telling
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use nameservice_tests::{
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use stream_consumer::Consumer;
 
-use super::{Published, expected::assert_reported, lay_out, records, whole, writes};
+use super::{Subscriber, expected::assert_reported, lay_out, records, whole, writes};
 
 /// Enough for every fault to happen; a mapping that takes more rounds is stuck.
 const ROUNDS: usize = 3_000;
@@ -32,8 +32,8 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
         let expected = writes::write(&table, &mut random, 45).await;
         let records = records(&table).await;
 
-        let topic = Published::failing(seed);
-        let consumer = consumer(&table.store, &table.feed, &topic);
+        let topic = Subscriber::default();
+        let consumer = Consumer::new(table.store.clone(), table.feed.clone());
         let settings = Settings {
             batch_size: *[1, 3, 10, 100].choose(&mut random).unwrap(),
             parallelization_factor: random.random_range(1..=3),
@@ -51,6 +51,18 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
                 tokio::spawn(read_along(table.direct_feed().clone(), over.clone(), StdRng::seed_from_u64(seed + n)))
             })
             .collect();
+        // Meanwhile two publishers, as after a time limit, follow the feed.
+        let follow = |n| {
+            let (publisher, over) = (topic.failing(seed + n).publisher(table.direct_feed()), over.clone());
+            tokio::spawn(async move {
+                while !over.load(Ordering::Acquire) {
+                    // A failure is one of the topic's.
+                    let _ = publisher.catch_up(Some(1), None).await;
+                    tokio::task::yield_now().await;
+                }
+            })
+        };
+        let publishers = [follow(10), follow(11)];
         mapping.run(&consumer, ROUNDS).await;
         over.store(true, Ordering::Release);
 
@@ -60,6 +72,10 @@ async fn every_change_is_in_the_feed_once_in_order_and_published_whatever_happen
         for reader in readers {
             assert_eq!(reader.await.unwrap(), changes, "a reader misses nothing and sees nothing twice");
         }
+        for publisher in publishers {
+            publisher.await.unwrap();
+        }
+        topic.failing(seed + 12).publish_all(feed).await;
         let published: Vec<Change> = topic.by_position().into_values().collect();
         assert_eq!(published, changes, "what is in the feed was published, as it is there");
         assert_eq!(mapping.destination, Vec::<Value>::new(), "nothing is ever dropped");
@@ -95,10 +111,6 @@ async fn consumers_of_two_shards_share_one_counter() {
         assert_reported(&changes, &expected);
         compare_histories(&table.feed, &changes).await;
     }
-}
-
-fn consumer(store: &Store, feed: &Feed, topic: &Published) -> Consumer {
-    Consumer::new(store.clone(), feed.clone()).with_topic(Arc::new(topic.clone()))
 }
 
 /// Arms faults all over the requests that follow.

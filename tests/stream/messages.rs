@@ -1,16 +1,24 @@
 //! Published messages: CloudEvents with attributes, in batches within SNS's limits, and what rejected entries mean. A listener
-//! for SNS's own requests replaces the topic; `ministack` has a complete one.
+//! for SNS's own requests replaces the topic, with the rules for messages that AWS documents and emulators do not have; `ministack` has a
+//! complete one.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use axum::{Router, extract::State, routing::post};
 use cloudevents::{AttributesReader, Data, Event};
 use jiff::Timestamp;
-use nameservice_tests::{prelude::*, table::Table};
-use stream_consumer::{SnsTopic, Topic, cloud_event};
-use tokio::net::TcpListener;
+use nameservice_tests::prelude::*;
+use tokio::{
+    net::TcpListener,
+    sync::Barrier,
+    time::{Instant, timeout},
+};
+use topic_publisher::{Rejected, SnsTopic, Topic, cloud_event};
 
-fn change(position: u64, payload: ChangePayload) -> Change {
+pub(super) fn change(position: u64, payload: ChangePayload) -> Change {
     Change {
         position,
         address: at("search/en:v2"),
@@ -77,16 +85,32 @@ struct Sns {
     batches: Arc<Mutex<Vec<Vec<Message>>>>,
     /// Texts in bodies of messages that are rejected once.
     rejected: Arc<Mutex<Vec<String>>>,
-    /// Whole requests that are rejected.
-    away: Arc<Mutex<bool>>,
+    /// The code with which whole requests are rejected.
+    away: Arc<Mutex<Option<&'static str>>>,
+    /// A text in the body of a message for which its whole request is rejected as invalid.
+    poison: Arc<Mutex<Option<String>>>,
+    /// Requests are answered once this many have come.
+    together: Arc<Mutex<Option<Arc<Barrier>>>>,
+    /// The addresses of the requests that are under way.
+    under_way: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// Whether SNS accepts the value of an attribute: it is not empty, and has no character above U+FFFF
+/// (<https://docs.aws.amazon.com/sns/latest/dg/sns-message-attributes.html>).
+fn is_accepted(value: &str) -> bool {
+    !value.is_empty() && value.chars().all(|c| c <= '\u{ffff}')
 }
 
 async fn publish_batch(State(sns): State<Sns>, body: String) -> (http::StatusCode, String) {
-    if *sns.away.lock().unwrap() {
-        return (
-            http::StatusCode::FORBIDDEN,
-            "<ErrorResponse><Error><Code>AuthorizationError</Code></Error></ErrorResponse>".into(),
-        );
+    let rejection = |code: &str| {
+        let answer = format!("<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code></Error></ErrorResponse>");
+        (http::StatusCode::BAD_REQUEST, answer)
+    };
+    if let Some(code) = *sns.away.lock().unwrap() {
+        return rejection(code);
+    }
+    if sns.poison.lock().unwrap().as_ref().is_some_and(|text| body.contains(text)) {
+        return rejection("InvalidParameter");
     }
     let form: Vec<(String, String)> = form_urlencoded::parse(body.as_bytes()).into_owned().collect();
     let get = |name: String| form.iter().find(|(found, _)| *found == name).map(|(_, value)| value.clone());
@@ -100,6 +124,12 @@ async fn publish_batch(State(sns): State<Sns>, body: String) -> (http::StatusCod
             (1..).map_while(|m| Some((attribute(m, "Name")?, attribute(m, "Value.StringValue")?))).collect();
         attributes.sort();
         let body = get(format!("{entry}.Message")).unwrap();
+        if attributes.iter().any(|(_, value)| !is_accepted(value)) {
+            failed.push_str(&format!(
+                "<member><Id>{id}</Id><Code>InvalidParameter</Code><SenderFault>true</SenderFault></member>"
+            ));
+            continue;
+        }
         let mut rejected = sns.rejected.lock().unwrap();
         match rejected.iter().position(|text| body.contains(text.as_str())) {
             Some(found) => {
@@ -112,7 +142,31 @@ async fn publish_batch(State(sns): State<Sns>, body: String) -> (http::StatusCod
         }
         batch.push(Message { body, attributes });
     }
+    let size = |message: &Message| {
+        message.body.len() + message.attributes.iter().map(|(name, value)| name.len() + value.len() + 6).sum::<usize>()
+    };
+    if batch.iter().map(size).sum::<usize>() > 256 * 1024 {
+        return rejection("BatchRequestTooLong");
+    }
+    let address = |message: &Message| message.attributes.iter().find(|(name, _)| name == "address").unwrap().1.clone();
+    let addresses: BTreeSet<String> = batch.iter().map(address).collect();
+    for address in &addresses {
+        assert!(sns.under_way.lock().unwrap().insert(address.clone()), "two requests with {address} at the same time");
+    }
     sns.batches.lock().unwrap().push(batch);
+    let together = sns.together.lock().unwrap().clone();
+    match together {
+        Some(together) => {
+            together.wait().await;
+        }
+        // Whatever else is sent now arrives before the answer.
+        None => {
+            for _ in 0..500 {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    sns.under_way.lock().unwrap().retain(|address| !addresses.contains(address));
     let answer = format!(
         "<PublishBatchResponse><PublishBatchResult><Failed>{failed}</Failed><Successful>{successful}</Successful>\
          </PublishBatchResult><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></PublishBatchResponse>"
@@ -138,7 +192,7 @@ fn sizes(sns: &Sns) -> Vec<usize> {
 async fn batches_hold_ten_messages_and_what_fits_256_kib() {
     let (sns, topic) = topic().await;
     let small: Vec<Change> = (1..=23).map(|n| change(n, ChangePayload::None)).collect();
-    topic.publish(&small).await.unwrap();
+    assert_eq!(topic.publish(&small, None).await.done, 23);
     assert_eq!(sizes(&sns), [10, 10, 3]);
 
     sns.batches.lock().unwrap().clear();
@@ -146,19 +200,13 @@ async fn batches_hold_ten_messages_and_what_fits_256_kib() {
     let large = |text: &str| {
         (1..=20).map(|n| change(n, ChangePayload::Value(json!(text.repeat(15_000 / text.len()))))).collect::<Vec<_>>()
     };
-    topic.publish(&large("x")).await.unwrap();
+    assert_eq!(topic.publish(&large("x"), None).await.done, 20);
     assert_eq!(sizes(&sns), [10, 10]);
     sns.batches.lock().unwrap().clear();
-    topic.publish(&large("\u{1}")).await.unwrap();
+    let published = topic.publish(&large("\u{1}"), None).await;
+    assert_eq!((published.done, published.rejected.len()), (20, 0));
     let batches = sns.batches.lock().unwrap().clone();
     assert!(batches.len() > 2);
-    for batch in &batches {
-        let of = |message: &Message| {
-            message.body.len()
-                + message.attributes.iter().map(|(name, value)| name.len() + value.len() + 6).sum::<usize>()
-        };
-        assert!(batch.iter().map(of).sum::<usize>() <= 256 * 1024);
-    }
     let positions: Vec<Value> = batches
         .concat()
         .iter()
@@ -172,7 +220,7 @@ async fn attributes_say_what_subscribers_filter_by() {
     let (sns, topic) = topic().await;
     let ledger =
         Change { identity: Identity { kind: RecordKind::Ledger, source_type: None }, ..change(2, ChangePayload::None) };
-    topic.publish(&[change(1, ChangePayload::None), ledger]).await.unwrap();
+    assert_eq!(topic.publish(&[change(1, ChangePayload::None), ledger], None).await.done, 2);
     let batch = sns.batches.lock().unwrap()[0].clone();
     let pairs = |message: &Message| {
         message.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
@@ -186,53 +234,187 @@ async fn attributes_say_what_subscribers_filter_by() {
 }
 
 #[tokio::test]
-async fn a_rejection_names_the_first_that_was_not_published() {
-    let changes: Vec<Change> = (1..=23).map(|n| change(n, ChangePayload::None)).collect();
-    for (rejected, published) in [(vec![15, 13], 12), (vec![1], 0), (vec![23], 22), (vec![10], 9)] {
+async fn attributes_have_what_sns_accepts_whatever_the_names() {
+    let names = [
+        ("plain", "plain"),
+        ("100%", "100%"),
+        ("größe", "größe"),
+        ("\u{fffd}", "\u{fffd}"),
+        ("\u{20bb7}野家", "%F0%A0%AE%B7野家"),
+        ("a\"b", "a%22b"),
+        ("a\\b", "a%5Cb"),
+        ("a%\tb", "a%25%09b"),
+        ("\u{85}", "%C2%85"),
+        ("\u{ffff}", "%EF%BF%BF"),
+    ];
+    for (name, expected) in names {
         let (sns, topic) = topic().await;
-        *sns.rejected.lock().unwrap() = rejected.iter().map(|n| format!("\"feed#0:{n}\"")).collect();
-        let failed = topic.publish(&changes).await.unwrap_err();
-        assert_eq!(failed.published, published);
-        assert!(failed.source.to_string().contains("InternalError"), "{}", failed.source);
-        topic.publish(&changes).await.unwrap();
+        let named = Change {
+            address: Address::stored(format!("{name}:main")),
+            identity: Identity { kind: RecordKind::GraphSource, source_type: Some(name.to_owned()) },
+            ..change(1, ChangePayload::None)
+        };
+        let published = topic.publish(&[named], None).await;
+        assert!(
+            published.done == 1 && published.rejected.is_empty() && published.error.is_none(),
+            "{name:?}: {published:?}"
+        );
+        let message = sns.batches.lock().unwrap()[0][0].clone();
+        let of = |name: &str| message.attributes.iter().find(|(found, _)| found == name).unwrap().1.clone();
+        assert_eq!(
+            (of("name"), of("source_type"), of("address")),
+            (expected.into(), expected.into(), format!("{expected}:main"))
+        );
+        let body: Value = serde_json::from_str(&message.body).unwrap();
+        assert_eq!(body["data"]["name"], name, "the body has it as it is");
     }
-    let (sns, topic) = topic().await;
-    *sns.away.lock().unwrap() = true;
-    assert_eq!(topic.publish(&changes).await.unwrap_err().published, 0);
 }
 
 #[tokio::test]
-async fn a_batch_that_the_topic_takes_in_part_is_answered_with_the_record_of_the_first_that_is_left() {
-    let table = Table::with_stream().await;
-    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
-    for t in 2..=30 {
-        table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
+async fn a_failure_names_the_first_that_was_not_published() {
+    let changes: Vec<Change> = (1..=23).map(|n| change(n, ChangePayload::None)).collect();
+    for (rejected, done) in [(vec![15, 13], 12), (vec![1], 0), (vec![23], 22), (vec![10], 9)] {
+        let (sns, topic) = topic().await;
+        *sns.rejected.lock().unwrap() = rejected.iter().map(|n| format!("\"feed#0:{n}\"")).collect();
+        let published = topic.publish(&changes, None).await;
+        assert_eq!((published.done, published.rejected.len()), (done, 0));
+        let error = published.error.unwrap().to_string();
+        assert!(error.contains("InternalError"), "{error}");
+        let again = topic.publish(&changes, None).await;
+        assert!(again.done == 23 && again.error.is_none());
     }
+}
+
+#[tokio::test]
+async fn only_what_a_message_is_rejects_it_permanently() {
+    let changes: Vec<Change> = (1..=5).map(|n| change(n, ChangePayload::None)).collect();
+    // These can be repaired.
+    for code in [
+        "AuthorizationError",
+        "KMSAccessDenied",
+        "KMSDisabled",
+        "NotFound",
+        "Throttled",
+        "InternalError",
+        "InvalidSecurity",
+    ] {
+        let (sns, topic) = topic().await;
+        *sns.away.lock().unwrap() = Some(code);
+        let published = topic.publish(&changes, None).await;
+        assert!(
+            published.done == 0 && published.rejected.is_empty() && published.error.is_some(),
+            "{code}: {published:?}"
+        );
+        *sns.away.lock().unwrap() = None;
+        assert_eq!(topic.publish(&changes, None).await.done, 5);
+    }
+    for code in ["InvalidParameter", "InvalidParameterValue", "ParameterValueInvalid"] {
+        let (sns, topic) = topic().await;
+        *sns.away.lock().unwrap() = Some(code);
+        let published = topic.publish(&changes, None).await;
+        let places: Vec<usize> = published.rejected.iter().map(|rejected| rejected.place).collect();
+        assert!(published.done == 5 && places == [0, 1, 2, 3, 4] && published.error.is_none(), "{code}: {published:?}");
+    }
+    // One that is too large alone, in a request of its own.
     let (sns, topic) = topic().await;
-    *sns.rejected.lock().unwrap() = vec!["\"feed#0:17\"".to_owned()];
-    let consumer = stream_consumer::Consumer::new(table.store.clone(), table.feed.clone()).with_topic(Arc::new(topic));
-    let records = super::records(&table).await;
-    let answer = consumer.handle(json!({ "Records": records })).await;
-    let named = answer.batch_item_failures[0].item_identifier.clone().unwrap();
-    let failed =
-        records.iter().position(|record| nameservice_tests::mapping::sequence_number(record) == named).unwrap();
-    let changes = super::whole(&table.feed).await;
-    assert_eq!(records[failed]["dynamodb"]["NewImage"]["commit_t"]["N"], changes[16].watermark.to_string());
-    let rest = consumer.handle(json!({ "Records": records[failed..] })).await;
-    assert!(rest.batch_item_failures.is_empty());
-    // Each continues the trace of the call whose id its row has; a meta item has none.
-    let contexts = |records: &[Value]| -> Vec<Option<String>> {
-        let id = |record: &Value| record["dynamodb"]["NewImage"]["request_id"]["S"].as_str().map(str::to_owned);
-        records.iter().map(|record| RequestId::stored(id(record)?).traceparent()).collect()
-    };
-    let sent = sns.batches.lock().unwrap().concat();
-    let attribute = |message: &Message| {
-        message.attributes.iter().find(|(name, _)| name == "traceparent").map(|(_, value)| value.clone())
-    };
-    let expected: std::collections::BTreeSet<_> = contexts(&records).into_iter().flatten().collect();
-    assert_eq!(sent.iter().filter_map(attribute).collect::<std::collections::BTreeSet<_>>(), expected);
-    assert!(expected.len() >= 30 && sent.iter().any(|message| attribute(message).is_none()));
-    let published: std::collections::BTreeSet<String> =
-        sns.batches.lock().unwrap().concat().into_iter().map(|message| message.body).collect();
-    assert_eq!(published.len(), changes.len(), "each with the same body each time");
+    let mut changes = changes;
+    changes[2].payload = ChangePayload::Value(json!("x".repeat(300 * 1024)));
+    let published = topic.publish(&changes, None).await;
+    assert!(matches!(&published.rejected[..], [Rejected { place: 2, .. }]) && published.done == 5, "{published:?}");
+    let bodies: Vec<String> = sns.batches.lock().unwrap().concat().into_iter().map(|message| message.body).collect();
+    for n in [1, 2, 4, 5] {
+        assert_eq!(bodies.iter().filter(|body| body.contains(&format!("\"feed#0:{n}\""))).count(), 1, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_rejected_as_a_whole_is_split_until_one_message_is_left() {
+    let changes: Vec<Change> = (1..=20).map(|n| change(n, ChangePayload::None)).collect();
+    for poisoned in [1, 7, 10, 11, 20] {
+        let (sns, topic) = topic().await;
+        *sns.poison.lock().unwrap() = Some(format!("feed%230%3A{poisoned}%22"));
+        let published = topic.publish(&changes, None).await;
+        assert!(matches!(&published.rejected[..], [Rejected { place, .. }] if *place == poisoned - 1), "{published:?}");
+        assert!(published.done == 20 && published.error.is_none(), "{published:?}");
+        let bodies: Vec<String> =
+            sns.batches.lock().unwrap().concat().into_iter().map(|message| message.body).collect();
+        let positions: Vec<u64> = bodies
+            .iter()
+            .map(|body| serde_json::from_str::<Value>(body).unwrap()["data"]["position"].as_u64().unwrap())
+            .collect();
+        let expected: Vec<u64> = (1..=20).filter(|n| *n != poisoned as u64).collect();
+        assert_eq!(positions, expected, "each of the others once, in order");
+    }
+}
+
+/// A hundred changes, each of the record with this number.
+fn of_records(record: impl Fn(u64) -> u64) -> Vec<Change> {
+    (0..100)
+        .map(|n| Change { address: at(&format!("db{}:main", record(n))), ..change(n + 1, ChangePayload::None) })
+        .collect()
+}
+
+#[tokio::test]
+async fn ten_requests_are_under_way_at_the_same_time_and_those_of_one_record_in_turn() {
+    let (sns, topic) = topic().await;
+    *sns.together.lock().unwrap() = Some(Arc::new(Barrier::new(10)));
+    let published = timeout(LONG, topic.publish(&of_records(|n| n / 10), None)).await.expect("ten requests together");
+    assert!(published.done == 100 && published.error.is_none(), "{published:?}");
+    *sns.together.lock().unwrap() = None;
+    // The listener accepts no two requests with the same record.
+    let records: [fn(u64) -> u64; 3] = [|n| n * 7 % 23, |n| n / 15, |_| 1];
+    for record in records {
+        sns.batches.lock().unwrap().clear();
+        let published = topic.publish(&of_records(record), None).await;
+        assert!(published.done == 100 && published.error.is_none(), "{published:?}");
+        assert_eq!(sizes(&sns), [10; 10]);
+    }
+}
+
+#[tokio::test]
+async fn what_one_of_the_requests_at_the_same_time_does_not_publish_comes_again() {
+    let changes = of_records(|n| n / 10);
+    let (sns, topic) = topic().await;
+    *sns.rejected.lock().unwrap() = vec!["\"feed#0:45\"".to_owned(), "\"feed#0:32\"".to_owned()];
+    let published = topic.publish(&changes, None).await;
+    assert!(published.done == 31 && published.error.is_some(), "{published:?}");
+    // One that is rejected as a whole is split, and the others of its wave are not sent again.
+    sns.batches.lock().unwrap().clear();
+    *sns.poison.lock().unwrap() = Some("feed%230%3A44%22".to_owned());
+    let published = topic.publish(&changes, None).await;
+    assert!(matches!(&published.rejected[..], [Rejected { place: 43, .. }]), "{published:?}");
+    assert!(published.done == 100 && published.error.is_none(), "{published:?}");
+    assert_eq!(sizes(&sns).iter().sum::<usize>(), 99);
+}
+
+/// The others of its wave had been tried already: what waits behind them was not, though it comes first.
+#[tokio::test]
+async fn a_request_that_is_to_be_split_is_not_done_if_a_later_one_fails() {
+    let changes = of_records(|n| n / 10);
+    let (sns, topic) = topic().await;
+    *sns.poison.lock().unwrap() = Some("feed%230%3A4%22".to_owned());
+    *sns.rejected.lock().unwrap() = vec!["\"feed#0:25\"".to_owned()];
+    let published = topic.publish(&changes, None).await;
+    assert!(published.done == 0 && published.error.is_some() && published.rejected.is_empty(), "{published:?}");
+    let again = topic.publish(&changes, None).await;
+    assert!(again.done == 100 && again.error.is_none(), "{again:?}");
+    assert!(matches!(&again.rejected[..], [Rejected { place: 3, .. }]), "{again:?}");
+}
+
+#[tokio::test]
+async fn no_request_is_sent_after_the_time_is_over() {
+    let (sns, topic) = topic().await;
+    let published = topic.publish(&of_records(|n| n), Some(Instant::now())).await;
+    assert!(published.done == 0 && published.error.is_none() && sizes(&sns).is_empty(), "{published:?}");
+}
+
+/// A queue that subscribes gets the body as its message, and SQS rejects these two characters.
+#[tokio::test]
+async fn a_body_has_no_character_that_a_queue_rejects() {
+    let (sns, topic) = topic().await;
+    let text = "\u{fffe}\u{ffff}";
+    topic.publish(&[change(1, ChangePayload::Value(json!(text)))], None).await;
+    let body = sns.batches.lock().unwrap()[0][0].body.clone();
+    assert!(!body.contains(['\u{fffe}', '\u{ffff}']), "{body}");
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["data"]["payload"], text);
 }

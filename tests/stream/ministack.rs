@@ -13,12 +13,13 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use nameservice_api::doorbell::{Ring, channel};
 use nameservice_signer::Signer;
 use nameservice_tests::prelude::*;
-use stream_consumer::{Consumer, Doorbell, QueueOfDeadLetters, SnsTopic};
+use stream_consumer::{Consumer, Doorbell, QueueOfDeadLetters};
 use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
     tungstenite::{Message, client::IntoClientRequest as _},
 };
+use topic_publisher::{DeadLetters as _, Letter, SnsTopic, TopicPublisher};
 
 use super::{records, whole, with_the_clock_stopped};
 
@@ -89,6 +90,7 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
         ("kind", Some(json!({ "kind": ["graph_source"] }))),
         ("heads", Some(json!({ "concern": ["head"], "name": [{ "prefix": "a" }] }))),
         ("type", Some(json!({ "source_type": ["f:Bm25Index"], "concern": ["config"] }))),
+        ("body", Some(json!({ "data": { "concern": ["config", "meta", "status"] } }))),
     ];
     let mut queues = Vec::new();
     for (name, policy) in &policies {
@@ -101,6 +103,9 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
             sns.subscribe().topic_arn(&topic).protocol("sqs").endpoint(arn).attributes("RawMessageDelivery", "true");
         if let Some(policy) = policy {
             subscribe = subscribe.attributes("FilterPolicy", policy.to_string());
+            if *name == "body" {
+                subscribe = subscribe.attributes("FilterPolicyScope", "MessageBody");
+            }
         }
         subscribe.send().await.unwrap();
         queues.push(queue);
@@ -118,22 +123,25 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
     for t in 2..=15 {
         store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
-    let consumer = Consumer::new(store.clone(), table.feed.clone()).with_topic(Arc::new(SnsTopic::new(
-        sns.clone(),
-        &topic,
-        &table.name,
-    )));
+    let consumer = Consumer::new(store.clone(), table.feed.clone());
     let answer = consumer.handle(json!({ "Records": records(&table).await })).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 
+    let dead = sqs.create_queue().queue_name(format!("{}-dead", table.name)).send().await.unwrap().queue_url.unwrap();
+    let letters = topic_publisher::QueueOfDeadLetters::new(sqs.clone(), &dead);
+    let topic = SnsTopic::new(sns.clone(), &topic, &table.name);
+    let publisher = TopicPublisher::new(table.feed.clone(), Arc::new(topic), Arc::new(letters));
+    publisher.catch_up(Some(1), None).await.unwrap();
+
     let changes = whole(&table.feed).await;
-    let wanted: [fn(&Change) -> bool; 6] = [
+    let wanted: [fn(&Change) -> bool; 7] = [
         |_| true,
         |change| change.address.as_str() == "a:main",
         |change| change.address.as_str() == "a:dev",
         |change| change.identity.kind == RecordKind::GraphSource,
         |change| change.part.as_str() == "head" && change.address.name() == "a",
         |change| change.part.as_str() == "config" && change.address.as_str() == "s:main",
+        |change| ["config", "meta", "status"].contains(&change.part.as_str()),
     ];
     for (((name, _), queue), wanted) in policies.iter().zip(&queues).zip(wanted) {
         let mut expected: Vec<Value> = changes
@@ -141,7 +149,7 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
             .filter(|change| wanted(change))
             .map(|change| {
                 let source = format!("/nameservice/{}", table.name);
-                serde_json::to_value(stream_consumer::cloud_event(&source, change).unwrap()).unwrap()
+                serde_json::to_value(topic_publisher::cloud_event(&source, change).unwrap()).unwrap()
             })
             .collect();
         let mut received = drain(&sqs, queue, expected.len()).await;
@@ -182,6 +190,30 @@ async fn what_cannot_be_read_is_a_message_of_the_dead_letter_queue() {
     assert!(reasons.contains("`kind` is not of type S"), "{reasons:?}");
     assert_eq!(good, 5);
     assert_eq!(whole(&table.feed).await.len(), 3);
+}
+
+#[tokio::test]
+async fn what_can_never_be_published_is_a_message_of_the_dead_letter_queue_whatever_its_size() {
+    let Some(url) = endpoint() else { return };
+    let sqs = sqs(&url);
+    let name = format!("rejected-{}", uuid::Uuid::new_v4());
+    let queue = sqs.create_queue().queue_name(name).send().await.unwrap().queue_url.unwrap();
+    let letters = topic_publisher::QueueOfDeadLetters::new(sqs.clone(), &queue);
+    let small = super::messages::change(1, ChangePayload::Value(json!("\u{1}\u{fffe}\u{ffff}")));
+    let large = super::messages::change(2, ChangePayload::Value(json!("\u{1}".repeat(100_000))));
+    let identity = Identity { kind: RecordKind::GraphSource, source_type: Some("x".repeat(300_000)) };
+    let largest = Change { identity, ..super::messages::change(3, ChangePayload::None) };
+    for change in [&small, &large, &largest] {
+        letters.store(Letter::Rejected { change, reason: &"r".repeat(300_000) }).await.unwrap();
+    }
+    letters.store(Letter::Lost { reached: 3, oldest: 7 }).await.unwrap();
+    let received = drain(&sqs, &queue, 4).await;
+    let of = |position: u64| received.iter().find(|letter| letter["change"]["position"] == position).unwrap();
+    assert_eq!(of(1)["change"]["payload"], "\u{1}\u{fffe}\u{ffff}");
+    assert_eq!(of(2)["change"]["payload_omitted"], true);
+    assert_eq!(of(3)["change_omitted"], true);
+    let lost = received.iter().find(|letter| letter["reached"] == 3).unwrap();
+    assert!(lost["oldest"] == 7 && lost["reason"].as_str().unwrap().contains("continues at 7"), "{lost}");
 }
 
 fn appsync() -> Signer {

@@ -13,10 +13,11 @@ mod ministack;
 mod poison;
 mod requests;
 mod subscriptions;
+mod topic;
 mod writes;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::Instant,
 };
@@ -29,7 +30,7 @@ use nameservice_tests::{
     pump,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use stream_consumer::{NotPublished, Topic};
+use topic_publisher::{DeadLetters, Letter, Published, Rejected, Topic, TopicPublisher};
 
 /// Waits with the clock of the test's runtime stopped: no time limit passes, however busy the machine is, and what sleeps does not wake up.
 /// What is waited for has a name, and comes within [`LONG`] of real time.
@@ -82,52 +83,105 @@ fn of<'a>(changes: &'a [Change], address: &str) -> Vec<(&'a str, &'a str, i64)> 
     of_it.map(|change| (change.part.as_str(), change.kind.as_str(), change.watermark)).collect()
 }
 
-/// A topic that records everything that was published, and rejects some of it.
+/// A topic that records everything that was published, and does not take some of it.
 #[derive(Clone, Default)]
-struct Published(Arc<Mutex<Remembered>>);
+struct Subscriber {
+    remembered: Arc<Mutex<Remembered>>,
+    /// Decides which runs fail, for this clone alone.
+    random: Option<Arc<Mutex<StdRng>>>,
+}
 
 #[derive(Default)]
 struct Remembered {
     by_position: BTreeMap<u64, Change>,
-    messages: usize,
-    random: Option<StdRng>,
+    /// Each message in the order of its arrival.
+    positions: Vec<u64>,
+    /// Takes nothing.
+    away: bool,
+    /// Positions of changes that are rejected permanently.
+    rejected: BTreeSet<u64>,
+    /// The positions of dead letters, with their reasons.
+    letters: BTreeMap<u64, String>,
+    /// Takes no dead letters.
+    no_letters: bool,
 }
 
-impl Published {
-    /// One that fails now and then, anywhere inside a batch.
-    fn failing(seed: u64) -> Self {
-        let random = Some(StdRng::seed_from_u64(seed));
-        Self(Arc::new(Mutex::new(Remembered { random, ..Remembered::default() })))
+impl Subscriber {
+    /// The same topic, which fails now and then, anywhere inside a run.
+    fn failing(&self, seed: u64) -> Self {
+        Self { random: Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))), ..self.clone() }
     }
 
-    fn messages(&self) -> usize {
-        self.0.lock().unwrap().messages
+    fn publisher(&self, feed: &Feed) -> TopicPublisher {
+        TopicPublisher::new(feed.clone(), Arc::new(self.clone()), Arc::new(self.clone()))
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Remembered)) {
+        change(&mut self.remembered.lock().unwrap());
+    }
+
+    fn positions(&self) -> Vec<u64> {
+        self.remembered.lock().unwrap().positions.clone()
+    }
+
+    /// Publishes everything in the feed, however often the topic fails.
+    async fn publish_all(&self, feed: &Feed) {
+        let publisher = self.publisher(feed);
+        for _ in 0..1_000 {
+            if publisher.catch_up(Some(1), None).await.is_ok() {
+                return;
+            }
+        }
+        panic!("the topic always fails");
     }
 
     /// Each position that was published, with what was published under it.
     fn by_position(&self) -> BTreeMap<u64, Change> {
-        self.0.lock().unwrap().by_position.clone()
+        self.remembered.lock().unwrap().by_position.clone()
+    }
+
+    fn letters(&self) -> BTreeMap<u64, String> {
+        self.remembered.lock().unwrap().letters.clone()
     }
 }
 
 #[async_trait]
-impl Topic for Published {
-    async fn publish(&self, changes: &[Change]) -> Result<(), NotPublished> {
-        let mut remembered = self.0.lock().unwrap();
-        let rejection = remembered
-            .random
-            .as_mut()
-            .and_then(|random| random.random_bool(0.2).then(|| random.random_range(0..changes.len())));
-        let published = rejection.unwrap_or(changes.len());
-        for change in &changes[..published] {
-            remembered.messages += 1;
+impl Topic for Subscriber {
+    async fn publish(&self, changes: &[Change], _: Option<tokio::time::Instant>) -> Published {
+        let mut remembered = self.remembered.lock().unwrap();
+        let draw = |random: &Mutex<StdRng>| {
+            let mut random = random.lock().unwrap();
+            random.random_bool(0.2).then(|| random.random_range(0..changes.len()))
+        };
+        let failure = if remembered.away { Some(0) } else { self.random.as_deref().and_then(draw) };
+        let done = failure.unwrap_or(changes.len());
+        let mut rejected = Vec::new();
+        for (place, change) in changes[..done].iter().enumerate() {
+            if remembered.rejected.contains(&change.position) {
+                rejected.push(Rejected { place, reason: "it is what it is".to_owned() });
+                continue;
+            }
+            remembered.positions.push(change.position);
             let first = remembered.by_position.entry(change.position).or_insert_with(|| change.clone());
             assert_eq!(first, change, "a change is published with the same content each time");
         }
-        match published == changes.len() {
-            true => Ok(()),
-            false => Err(NotPublished { published, source: "as the test wished".into() }),
+        Published { done, rejected, error: failure.map(|_| "as the test wished".into()) }
+    }
+}
+
+#[async_trait]
+impl DeadLetters for Subscriber {
+    async fn store(&self, letter: Letter<'_>) -> Result<(), BoxError> {
+        let mut remembered = self.remembered.lock().unwrap();
+        if remembered.no_letters {
+            return Err("no dead letters now".into());
         }
+        let (position, reason) = match letter {
+            Letter::Rejected { change, reason } => (change.position, reason.to_owned()),
+            Letter::Lost { reached, oldest } => (reached + 1, format!("continues at {oldest}")),
+        };
+        remembered.letters.insert(position, reason);
+        Ok(())
     }
 }
 

@@ -34,7 +34,7 @@ pub enum DeadLettersCommand {
     ///
     /// Each message is sent before it is removed. If the removal fails, the message is delivered twice, which sinks tolerate. The
     /// stream consumer's dead letters do not come from a queue: to replay one, write the item that could not be read again, which
-    /// makes a new change, and drop the message.
+    /// makes a new change, and drop the message. Neither do those of the topic: the feed has their changes.
     Replay(ReplayArgs),
     /// Remove messages
     Drop(DropArgs),

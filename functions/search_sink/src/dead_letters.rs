@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use nameservice_model::BoxError;
 
-use crate::message::{Message, TRACEPARENT};
+use crate::Message;
 
 /// The longest reason, in characters, since it is an attribute of a message.
 const MAX_REASON_CHARS: usize = 1_000;
@@ -16,7 +16,7 @@ pub trait DeadLetters: Send + Sync {
     async fn store(&self, message: &Message, reason: &str) -> Result<(), BoxError>;
 }
 
-/// Messages of an SQS queue, with the attribute `reason`, and with `traceparent` if they had it.
+/// Messages of an SQS queue, with the attribute `reason`.
 pub struct QueueOfDeadLetters {
     client: aws_sdk_sqs::Client,
     url: String,
@@ -35,16 +35,9 @@ impl DeadLetters for QueueOfDeadLetters {
         // SQS rejects control characters.
         let visible = reason.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
         let reason: String = visible.take(MAX_REASON_CHARS).collect();
-        let mut request = self.client.send_message().queue_url(&self.url).message_body(message.body());
-        request = request.message_attributes("reason", text(reason)?);
-        if let Some(context) = message.traceparent() {
-            request = request.message_attributes(TRACEPARENT, text(context)?);
-        }
-        request.send().await?;
+        let reason = MessageAttributeValue::builder().data_type("String").string_value(reason).build()?;
+        let request = self.client.send_message().queue_url(&self.url).message_body(message.body());
+        request.message_attributes("reason", reason).send().await?;
         Ok(())
     }
-}
-
-fn text(text: impl Into<String>) -> Result<MessageAttributeValue, BoxError> {
-    Ok(MessageAttributeValue::builder().data_type("String").string_value(text).build()?)
 }

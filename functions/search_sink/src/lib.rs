@@ -85,7 +85,7 @@ impl Sink {
                 Ok((address, position)) => {
                     let entry = changed.entry(address).or_insert(Changed { position, messages: Vec::new() });
                     entry.position = entry.position.max(position);
-                    tracing::debug!(position, traceparent = message.traceparent(), "taken");
+                    tracing::debug!(position, "taken");
                     entry.messages.push(message);
                 }
                 Err(reason) => self.to_dead_letters(&[message], &reason, &mut failed).await,
@@ -149,12 +149,7 @@ impl Sink {
     /// Sends messages to the dead letters. One that cannot be sent there is delivered again.
     async fn to_dead_letters(&self, messages: &[&Message], reason: &str, failed: &mut BTreeSet<String>) {
         for message in messages {
-            tracing::error!(
-                id = message.id(),
-                traceparent = message.traceparent(),
-                reason,
-                "a message cannot be indexed"
-            );
+            tracing::error!(id = message.id(), reason, "a message cannot be indexed");
             if let Err(error) = self.dead_letters.store(message, reason).await {
                 tracing::error!(
                     error = chain(error.as_ref()),

@@ -4,15 +4,11 @@ use nameservice_model::Address;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The attribute with the context of the trace that a change is part of.
-pub(crate) const TRACEPARENT: &str = "traceparent";
-
 /// A message of the queue, readable or not.
 #[derive(Clone, Debug)]
 pub struct Message {
     id: String,
     body: String,
-    traceparent: Option<String>,
 }
 
 /// What the topic wraps a message in, unless the subscription asks for raw ones.
@@ -46,11 +42,7 @@ impl Message {
             return Vec::new();
         };
         let text = |record: &Value, name: &str| record[name].as_str().unwrap_or_default().to_owned();
-        let message = |record: &Value| Self {
-            id: text(record, "messageId"),
-            body: text(record, "body"),
-            traceparent: record["messageAttributes"][TRACEPARENT]["stringValue"].as_str().map(str::to_owned),
-        };
+        let message = |record: &Value| Self { id: text(record, "messageId"), body: text(record, "body") };
         records.iter().map(message).collect()
     }
 
@@ -62,11 +54,6 @@ impl Message {
     /// Returns its text.
     pub fn body(&self) -> &str {
         &self.body
-    }
-
-    /// Returns the context of the trace that the change is part of, as W3C's `traceparent`.
-    pub fn traceparent(&self) -> Option<&str> {
-        self.traceparent.as_deref()
     }
 
     /// Returns the record that changed and the position of the change, or why the message cannot be read.

@@ -1,12 +1,14 @@
-//! The consumer of the table's stream: stream records → changes → the feed, exactly once → the topic, at least once.
+//! The consumer of the table's stream: stream records → changes → the feed, exactly once.
 //!
-//! A batch goes through four steps, each of which can be repeated together with those after it:
+//! A batch goes through these steps, each of which can be repeated together with those after it:
 //!
 //! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those after them;
 //! 2. the other records are converted to changes; the kind of the changed record comes from the batch itself, or from one read;
 //! 3. changes that are not in the feed yet are appended;
-//! 4. all changes are published, including those that an earlier delivery appended, since it may have ended in between.
-//!    Meanwhile a [`Doorbell`] rings for the records, and the changes go to [`Subscriptions`]: hints, which may be lost.
+//! 4. a [`Doorbell`] rings for the records, and the changes go to [`Subscriptions`], including those that an earlier delivery
+//!    appended, since it may have ended in between: hints, which may be lost.
+//!
+//! What follows the feed, as the topic does, reads it: the consumer waits for nothing but the feed.
 //!
 //! The answer names the first record that was not completed. Everything from there on is delivered again, so the order of the
 //! changes of a record is their commit order (docs/specification.md, Change feed).
@@ -17,7 +19,6 @@ mod delivery;
 mod doorbell;
 mod identities;
 mod subscriptions;
-mod topic;
 
 use std::sync::Arc;
 
@@ -36,10 +37,7 @@ pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
 pub use delivery::Delivery;
 pub use doorbell::Doorbell;
 pub use subscriptions::Subscriptions;
-pub use topic::{NotPublished, SnsTopic, Topic, cloud_event};
 
-/// The ARN of the topic for changes. Without it, changes are only appended to the feed.
-const TOPIC: &str = "NAMESERVICE_TOPIC_ARN";
 /// The URL at which the doorbell publishes its events. Without it there is no doorbell.
 const DOORBELL: &str = "NAMESERVICE_DOORBELL_URL";
 /// The namespace of the doorbell's channels.
@@ -54,7 +52,6 @@ const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
 pub struct Consumer {
     store: Store,
     feed: Feed,
-    topic: Option<Arc<dyn Topic>>,
     doorbell: Option<Doorbell>,
     subscriptions: Option<Subscriptions>,
     dead_letters: Arc<dyn DeadLetters>,
@@ -74,14 +71,7 @@ pub struct Consumed {
 impl Consumer {
     /// Creates a consumer of the store's stream into this feed. Dead letters go into the feed's table.
     pub fn new(store: Store, feed: Feed) -> Self {
-        Self { store, dead_letters: Arc::new(feed.clone()), feed, topic: None, doorbell: None, subscriptions: None }
-    }
-
-    /// Also publishes the changes.
-    #[must_use]
-    pub fn with_topic(mut self, topic: Arc<dyn Topic>) -> Self {
-        self.topic = Some(topic);
-        self
+        Self { store, dead_letters: Arc::new(feed.clone()), feed, doorbell: None, subscriptions: None }
     }
 
     /// Also rings for readers that wait.
@@ -108,15 +98,18 @@ impl Consumer {
     /// Consumes a batch up to the first failure.
     pub async fn consume(&self, batch: &[Delivery]) -> Consumed {
         let (found, unreadable, mut end) = self.read(batch).await;
-        // The delivery of each change.
-        let (mut origins, mut changes) = (Vec::new(), Vec::new());
+        let mut changes = Vec::new();
         let first_found = found.first().map(|found| found.delivery);
         let failure = match identities::identify(&self.store, &self.feed, batch, found).await {
             Ok(identified) => {
-                let entries: Vec<Entry>;
-                (origins, entries) = identified.into_iter().unzip();
+                // The delivery of each entry.
+                let (origins, entries): (Vec<usize>, Vec<Entry>) = identified.into_iter().unzip();
                 let appended = self.feed.append(&entries).await;
                 changes = appended.changes;
+                for (change, origin) in changes.iter().zip(&origins) {
+                    let traceparent = batch[*origin].call().and_then(|call| call.traceparent());
+                    tracing::debug!(position = change.position, traceparent, "in the feed");
+                }
                 appended.error.map(|error| (origins[changes.len()], error))
             }
             Err(error) => first_found.map(|first| (first, error)),
@@ -125,15 +118,7 @@ impl Consumer {
             tracing::error!(error = chain(&error), appended = changes.len(), "a batch was appended only partly");
             end = end.min(delivery);
         }
-        let contexts: Vec<_> = origins[..changes.len()]
-            .iter()
-            .map(|origin| batch[*origin].call().and_then(|call| call.traceparent()))
-            .collect();
-        let (published, (), ()) =
-            tokio::join!(self.publish(&changes, &contexts), self.ring(&changes), self.notify(&changes));
-        if let Some(published) = published {
-            end = end.min(origins[published]);
-        }
+        tokio::join!(self.ring(&changes), self.notify(&changes));
         measure(&changes, unreadable);
         let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
         Consumed { failed, changes: changes.len(), unreadable }
@@ -181,19 +166,6 @@ impl Consumer {
             counter!("nameservice_feed_notifications_lost_total").increment(lost);
         }
     }
-
-    /// Publishes the changes to the topic. Returns the number of published changes if it is not all of them.
-    async fn publish(&self, changes: &[Change], contexts: &[Option<String>]) -> Option<usize> {
-        for (change, context) in changes.iter().zip(contexts) {
-            tracing::debug!(position = change.position, traceparent = context.as_deref(), "in the feed");
-        }
-        let topic = self.topic.as_ref().filter(|_| !changes.is_empty())?;
-        let NotPublished { published, source } = topic.publish_traced(changes, contexts).await.err()?;
-        let (of, error) = (changes.len(), chain(source.as_ref()));
-        tracing::error!(published, of, error, "changes were not published: they will be delivered again");
-        // Less than the number of changes, whatever the topic reports.
-        Some(published.min(changes.len() - 1))
-    }
 }
 
 /// Returns how many hints were lost, if any, and logs why.
@@ -232,14 +204,9 @@ pub(crate) struct Found {
 /// Consumes Lambda's events until the runtime ends: the `main` of the function, over the store and the feed that its
 /// environment names.
 pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> {
-    let table = store.table().to_owned();
     let mut consumer = Consumer::new(store, feed);
-    let config = lambda_config();
-    if let Some(topic) = variable(TOPIC) {
-        consumer = consumer.with_topic(Arc::new(SnsTopic::new(aws_sdk_sns::Client::new(&config), topic, &table)));
-    }
     if let Some(queue) = variable(DEAD_LETTERS) {
-        let queue = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&config), queue);
+        let queue = QueueOfDeadLetters::new(aws_sdk_sqs::Client::new(&lambda_config()), queue);
         consumer = consumer.with_dead_letters(Arc::new(queue));
     }
     match Doorbell::deployed() {

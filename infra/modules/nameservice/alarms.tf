@@ -5,7 +5,7 @@ locals {
   operations = sort(distinct(concat(
     ["TransactWriteItems"],
     [
-      for action in flatten([for function in local.function : [for resource, actions in function.actions : actions if resource != "stream"]]) :
+      for action in flatten([for function in local.function : [for resource, actions in function.actions : actions if !endswith(resource, "stream")]]) :
       trimprefix(action, "dynamodb:") if startswith(action, "dynamodb:") && action != "dynamodb:ConditionCheckItem"
     ],
   )))
@@ -67,13 +67,15 @@ locals {
     },
     # No caller waits for these functions, so their errors are only seen here.
     {
-      for name in ["feed_archive", "search_sink", "view_projector"] : "${name}-errors" => {
-        description = "${name} fails: its log has the reason. It continues where it was as soon as it can."
-        namespace   = "AWS/Lambda"
-        metric      = "Errors"
-        dimensions  = { FunctionName = aws_lambda_function.this[name].function_name }
-        statistic   = "Sum"
-        threshold   = 0
+      # An invocation of the publisher may fail, and the next repeats it. Once the stream has nothing more, the hourly one fails three times.
+      for name, errors in { feed_archive = 0, search_sink = 0, topic_publisher = 2, view_projector = 0 } : "${name}-errors" => {
+        description                      = "${name} fails: its log has the reason. It continues where it was as soon as it can."
+        namespace                        = "AWS/Lambda"
+        metric                           = "Errors"
+        dimensions                       = { FunctionName = aws_lambda_function.this[name].function_name }
+        statistic                        = "Sum"
+        period                           = errors > 0 ? 3600 : 300
+        threshold                        = errors
       } if contains(keys(local.function), name)
     },
     {
@@ -96,14 +98,6 @@ locals {
         periods     = 3
         threshold   = 0
       }
-      undelivered = {
-        description = "SNS could not deliver changes to a subscriber: a queue is gone, or its policy or its key does not admit the topic. SNS does not repeat that."
-        namespace   = "AWS/SNS"
-        metric      = "NumberOfNotificationsFailed"
-        dimensions  = { TopicName = aws_sns_topic.changes.name }
-        statistic   = "Sum"
-        threshold   = 0
-      }
       iterator-age = {
         description = "The change feed lags behind the table. The stream keeps records for 24 hours: read the consumer's log before they expire."
         namespace   = "AWS/Lambda"
@@ -113,13 +107,38 @@ locals {
         threshold   = var.alarm_thresholds.iterator_age_ms
       }
       dead-letters = {
-        description = "The consumer could not read a stream record. The message in the queue has the record and the reason."
+        description = "The consumer could not read a stream record, the topic rejects a change, or changes left the feed before they were published. The message in the queue has the reason."
         namespace   = "AWS/SQS"
         metric      = "ApproximateNumberOfMessagesVisible"
         dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
         statistic   = "Maximum"
         threshold   = 0
       }
+    },
+    merge([
+      for topic in aws_sns_topic.changes[*].name : {
+        for name, alarm in {
+          undelivered         = { metric = "NumberOfNotificationsFailed", description = "SNS could not deliver changes to a subscriber: a queue is gone, or its policy or its key does not admit the topic. SNS does not repeat that." }
+          undelivered-filters = { metric = "NumberOfNotificationsFilteredOut-InvalidAttributes", description = "SNS did not deliver changes to a subscriber with a filter policy, since it could not read their attributes." }
+          } : name => {
+          description = alarm.description
+          namespace   = "AWS/SNS"
+          metric      = alarm.metric
+          dimensions  = { TopicName = topic }
+          statistic   = "Sum"
+          threshold   = 0
+        }
+      }
+    ]...),
+    {
+      for name in ["topic_publisher"] : "topic-iterator-age" => {
+        description = "The topic lags behind the feed: the log of topic_publisher has the reason. Nothing is lost for as long as the feed keeps changes."
+        namespace   = "AWS/Lambda"
+        metric      = "IteratorAge"
+        dimensions  = { FunctionName = aws_lambda_function.this[name].function_name }
+        statistic   = "Maximum"
+        threshold   = var.alarm_thresholds.iterator_age_ms
+      } if contains(keys(local.function), name)
     },
     # From the functions' own metrics: docs/metrics.md.
     {
@@ -144,6 +163,16 @@ locals {
         statistic   = "Maximum"
         threshold   = var.alarm_thresholds.iterator_age_ms / 1000
       } if var.request_metrics
+    },
+    {
+      for name in ["topic-lag"] : name => {
+        description = "Changes are published late. If the mapping of the feed's stream is off, or cannot read it, an hourly schedule publishes them: `aws lambda list-event-source-mappings` shows its state and its last result."
+        namespace   = "Nameservice"
+        metric      = "nameservice_topic_lag_seconds"
+        dimensions  = { name = var.name }
+        statistic   = "Maximum"
+        threshold   = var.alarm_thresholds.iterator_age_ms / 1000
+      } if var.request_metrics && var.topic
     },
   )
 }
@@ -191,7 +220,7 @@ resource "aws_cloudwatch_metric_alarm" "metric" {
   extended_statistic  = try(each.value.extended, null)
   comparison_operator = "GreaterThanThreshold"
   threshold           = each.value.threshold
-  period              = 300
+  period              = try(each.value.period, 300)
   evaluation_periods  = try(each.value.periods, 1)
   # The 99th percentile of less than 1,000 samples is about their maximum: a single cold start would raise the alarm.
   # https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/percentiles-with-low-samples.html

@@ -71,17 +71,16 @@ locals {
       stat    = "Sum"
     },
     {
-      title   = "Change feed: behind the table (ms)"
-      metrics = [["AWS/Lambda", "IteratorAge", "FunctionName", aws_lambda_function.this["stream_consumer"].function_name]]
+      title   = "Change feed behind the table, topic behind the feed (ms)"
+      metrics = [for name in ["stream_consumer", "topic_publisher"] : ["AWS/Lambda", "IteratorAge", "FunctionName", aws_lambda_function.this[name].function_name] if contains(keys(local.function), name)]
       stat    = "Maximum"
     },
     {
       title = "Change feed: published, undelivered, dead letters"
-      metrics = [
-        ["AWS/SNS", "NumberOfMessagesPublished", "TopicName", aws_sns_topic.changes.name],
-        ["AWS/SNS", "NumberOfNotificationsFailed", "TopicName", aws_sns_topic.changes.name],
-        ["AWS/SQS", "NumberOfMessagesSent", "QueueName", aws_sqs_queue.dead_letters.name],
-      ]
+      metrics = concat(
+        [for pair in setproduct(["NumberOfMessagesPublished", "NumberOfNotificationsFailed"], aws_sns_topic.changes[*].name) : ["AWS/SNS", pair[0], "TopicName", pair[1]]],
+        [["AWS/SQS", "NumberOfMessagesSent", "QueueName", aws_sqs_queue.dead_letters.name]],
+      )
       stat = "Sum"
     },
     {

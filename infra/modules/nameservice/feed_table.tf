@@ -31,6 +31,10 @@ resource "aws_dynamodb_table" "feed" {
     recovery_period_in_days = var.recovery_period_in_days
   }
 
+  # Invokes the publisher of the topic, which reads the feed itself: keys show enough.
+  stream_enabled   = var.topic
+  stream_view_type = var.topic ? "KEYS_ONLY" : null
+
   server_side_encryption {
     enabled     = true
     kms_key_arn = var.kms_key_arn

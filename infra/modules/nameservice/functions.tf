@@ -306,13 +306,26 @@ locals {
 
     stream_consumer = {
       actions = {
-        table          = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
-        stream         = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
-        feed           = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        table        = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
+        stream       = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
+        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        dead_letters = ["sqs:SendMessage"]
+        # For one release: the version before publishes itself. With `aliases` it serves until it is shifted away from.
         topic          = ["sns:Publish"]
-        dead_letters   = ["sqs:SendMessage"]
         event_channels = ["appsync:EventPublish"]
         graphql_api    = ["appsync:GraphQL"]
+      }
+      timeout = 60
+    }
+
+    topic_publisher = {
+      option = "topic"
+      actions = {
+        table        = ["dynamodb:GetItem"]
+        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
+        feed_stream  = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
+        topic        = ["sns:Publish"]
+        dead_letters = ["sqs:SendMessage"]
       }
       timeout = 60
     }
@@ -342,6 +355,7 @@ locals {
     read_model    = var.read_model
     archive       = var.archive != null
     search        = var.search != null
+    topic         = var.topic
     event_streams = var.event_streams
   }
 
@@ -375,7 +389,8 @@ locals {
     "state-index"       = "${local.table.arn}/index/state-index"
     stream              = local.table.stream_arn
     feed                = aws_dynamodb_table.feed.arn
-    topic               = aws_sns_topic.changes.arn
+    feed_stream         = aws_dynamodb_table.feed.stream_arn
+    topic               = one(aws_sns_topic.changes[*].arn)
     dead_letters        = aws_sqs_queue.dead_letters.arn
     event_channels      = one(aws_appsync_channel_namespace.records[*].channel_namespace_arn)
     graphql_api         = try("${var.graphql_api.arn}/types/Mutation/fields/publishChange", null)

@@ -13,6 +13,8 @@ locals {
       search              = var.search != null
       search_queue        = var.search != null
       search_dead_letters = var.search != null
+      feed_stream         = var.topic
+      topic               = var.topic
     }, resource, true)
   }
 }

@@ -45,7 +45,7 @@ resource "aws_lambda_function" "this" {
         NAMESERVICE_ARCHIVE_BUCKET = var.archive.bucket
         NAMESERVICE_ARCHIVE_PREFIX = var.archive.prefix
       } : {},
-      contains(keys(each.value.actions), "topic") ? { NAMESERVICE_TOPIC_ARN = aws_sns_topic.changes.arn } : {},
+      contains(keys(each.value.actions), "topic") && var.topic ? { NAMESERVICE_TOPIC_ARN = one(aws_sns_topic.changes[*].arn) } : {},
       var.event_channels != null && contains(keys(each.value.actions), "event_channels") ? {
         NAMESERVICE_DOORBELL_URL       = "https://${try(local.event_hosts["HTTP"], "")}/event"
         NAMESERVICE_DOORBELL_NAMESPACE = var.event_channels.namespace

@@ -53,9 +53,9 @@ resource "aws_vpc_endpoint" "s3" {
   })
 }
 
-# The consumer publishes changes and dead letters.
+# For changes and dead letters.
 resource "aws_vpc_endpoint" "messages" {
-  for_each = toset(local.endpoints == null ? [] : ["sns", "sqs"])
+  for_each = toset(local.endpoints == null ? [] : var.topic ? ["sns", "sqs"] : ["sqs"])
 
   vpc_id              = local.endpoints.vpc_id
   service_name        = "com.amazonaws.${local.region}.${each.key}"

@@ -29,8 +29,8 @@ output "view_table_arn" {
 }
 
 output "topic_arn" {
-  description = "SNS topic of all changes; subscribe with a filter policy."
-  value       = aws_sns_topic.changes.arn
+  description = "SNS topic of all changes, or null without `topic`; subscribe with a filter policy."
+  value       = one(aws_sns_topic.changes[*].arn)
 }
 
 output "event_hosts" {
@@ -60,7 +60,7 @@ output "search_dead_letter_queue_url" {
 }
 
 output "dead_letter_queue_url" {
-  description = "SQS queue that keeps, for 14 days, stream records that could not be read."
+  description = "SQS queue that keeps, for 14 days, stream records that could not be read, and changes that were never published."
   value       = aws_sqs_queue.dead_letters.id
 }
 

@@ -57,7 +57,7 @@ resource "aws_sqs_queue_policy" "doorbell" {
       Principal = { Service = "sns.amazonaws.com" }
       Action    = "sqs:SendMessage"
       Resource  = aws_sqs_queue.doorbell[0].arn
-      Condition = { ArnEquals = { "aws:SourceArn" = aws_sns_topic.changes.arn } }
+      Condition = { ArnEquals = { "aws:SourceArn" = one(aws_sns_topic.changes[*].arn) } }
     }]
   })
 }
@@ -65,7 +65,7 @@ resource "aws_sqs_queue_policy" "doorbell" {
 resource "aws_sns_topic_subscription" "doorbell" {
   count = var.read_model ? 1 : 0
 
-  topic_arn = aws_sns_topic.changes.arn
+  topic_arn = one(aws_sns_topic.changes[*].arn)
   protocol  = "sqs"
   endpoint  = aws_sqs_queue.doorbell[0].arn
 }

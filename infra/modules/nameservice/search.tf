@@ -39,7 +39,7 @@ resource "aws_sqs_queue_policy" "search" {
       Principal = { Service = "sns.amazonaws.com" }
       Action    = "sqs:SendMessage"
       Resource  = aws_sqs_queue.search[0].arn
-      Condition = { ArnEquals = { "aws:SourceArn" = aws_sns_topic.changes.arn } }
+      Condition = { ArnEquals = { "aws:SourceArn" = one(aws_sns_topic.changes[*].arn) } }
     }]
   })
 }
@@ -47,10 +47,10 @@ resource "aws_sqs_queue_policy" "search" {
 resource "aws_sns_topic_subscription" "search" {
   count = var.search == null ? 0 : 1
 
-  topic_arn = aws_sns_topic.changes.arn
+  topic_arn = one(aws_sns_topic.changes[*].arn)
   protocol  = "sqs"
   endpoint  = aws_sqs_queue.search[0].arn
-  # Heads and indexes are not in documents.
+  # Heads and indexes are not in documents. By attributes, which are always ones that SNS can read: a filter of bodies is paid by the GB.
   filter_policy        = jsonencode({ concern = ["config", "meta", "status"] })
   raw_message_delivery = true
 }

@@ -1,4 +1,4 @@
-# From the table's stream to the feed, and from the feed to the topic.
+# From the table's stream to the feed.
 resource "aws_lambda_event_source_mapping" "changes" {
   event_source_arn  = local.table.stream_arn
   function_name     = local.invoked["stream_consumer"].arn
@@ -27,7 +27,8 @@ resource "aws_lambda_event_source_mapping" "changes" {
   depends_on = [aws_iam_role_policy.this]
 }
 
-# Dead letters: whole stream records that the consumer cannot read, with the reason. The feed continues behind them.
+# Dead letters: whole stream records that the consumer cannot read, and changes that are never published, with the reason. Feed and topic
+# continue behind them.
 resource "aws_sqs_queue" "dead_letters" {
   name                      = "${var.name}-dead-letters"
   message_retention_seconds = 1209600

@@ -150,6 +150,18 @@ variable "read_model" {
   nullable    = false
 }
 
+variable "topic" {
+  description = "Whether changes are published to an SNS topic, by a function that follows the feed. The read model and the search need it."
+  type        = bool
+  default     = true
+  nullable    = false
+
+  validation {
+    condition     = var.topic || !var.read_model && var.search == null
+    error_message = "read_model and search need the topic."
+  }
+}
+
 variable "event_channels" {
   description = "AppSync Events API that rings for readers: each change of a record is published to the record's channel, `/<namespace>/<name>/<branch>`, and readers read `/v1/changes`. Subscribers sign their requests; the output `event_subscriber_policy` is what they need. Functions in a VPC reach it through a NAT gateway alone."
   type = object({
@@ -216,7 +228,7 @@ variable "archive" {
 # --- functions ---
 
 variable "artifacts" {
-  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it, or the prefix of these keys in `artifacts_bucket`, such as `nameservice/1.4.0`. To roll back, set those of an earlier release."
+  description = "Folder with `<function>/bootstrap.zip`, as `cargo lambda build --output-format zip` writes it, or the prefix of these keys in `artifacts_bucket`, such as `nameservice/1.4.0`. To roll back, apply the module and the artifacts of an earlier release."
   type        = string
   nullable    = false
 
@@ -316,8 +328,8 @@ variable "x_ray" {
 variable "vpc" {
   description = <<-EOT
     Runs the functions in a VPC:
-    - `subnet_ids`, `security_group_ids`: of the functions. They need to reach DynamoDB, and the stream consumer SNS and SQS, on port 443.
-    - `endpoints`: creates endpoints for these three: a gateway endpoint in `route_table_ids`, and interface endpoints in the subnets with
+    - `subnet_ids`, `security_group_ids`: of the functions. They need to reach DynamoDB, SQS and, with `topic`, SNS, on port 443.
+    - `endpoints`: creates endpoints for these: a gateway endpoint in `route_table_ids`, and interface endpoints in the subnets with
       `security_group_ids`, which must admit port 443 from the functions. Without it the subnets need endpoints or a NAT gateway already.
       An interface endpoint takes one subnet of each zone: if two subnets of the functions are in one zone, name one of each in
       `subnet_ids`. The gateway endpoint admits this deployment's tables only; set `shared` if others in the VPC use it too.
@@ -531,7 +543,7 @@ variable "alarm_actions" {
 }
 
 variable "request_metrics" {
-  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed. Five alarms use them."
+  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed and the topic. Six alarms use them."
   type        = bool
   default     = true
   nullable    = false
@@ -543,7 +555,7 @@ variable "alarm_thresholds" {
     - `conditional_check_failures`: failed conditions in five minutes. Every conflict is one: normal in small numbers.
     - `store_latency_ms`: average latency of DynamoDB over five minutes.
     - `function_p99_ms`: 99th percentile of a function's duration, over three times five minutes with 1,000 requests or more each.
-    - `iterator_age_ms`: lag of the change feed behind the table, for stream records that are read and for changes that are appended. The stream keeps records for 24 hours.
+    - `iterator_age_ms`: lag of the change feed behind the table, for stream records that are read and for changes that are appended, and of the topic behind the feed. A stream keeps records for 24 hours.
     - `server_errors`: 5xx responses in five minutes, other than 503 `not-yet`.
     - `lease_losses`: requests in five minutes whose lease another holder had taken over.
     - `outcomes_unknown`: writes in five minutes that may or may not have been applied.

@@ -14,6 +14,7 @@
 //!                                                            occurred_at recorded_at
 //!   poison#0           <event id>                            reason record recorded_at: what could not be read
 //!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
+//!   sink#0             <name>                                reached: the position up to which a sink has everything
 //! ```
 //!
 //! A batch is appended in one transaction: the counter goes from n to n + k if it is n, the segment of k changes is
@@ -35,6 +36,7 @@ mod poison;
 mod read;
 mod rows;
 mod segments;
+mod sinks;
 
 use std::{
     sync::{

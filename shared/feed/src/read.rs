@@ -34,55 +34,8 @@ impl ChangeFeed for Feed {
         }
     }
 
-    /// Takes two requests, or one if there are no changes after the position.
-    ///
-    /// The counter is read first: everything that it counts has been appended, and is stored unless it has expired. A
-    /// Query may miss a segment of a transaction that is being applied, and yet see a later one. A hole in front of a
-    /// segment is either such a missed segment, or has expired. Only a read of the preceding segment shows which, because
-    /// such a read waits for transactions.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run> {
-        let counter = self.counter().await?;
-        if after < counter.epoch.saturating_sub(1) {
-            return Ok(Run::Gone { oldest: counter.epoch });
-        }
-        // This feed has never reached the position: it is from another feed, or from one that was lost.
-        if after > counter.n {
-            return Ok(Run::Gone { oldest: self.oldest(&counter, 0).await? });
-        }
-        if after == counter.n {
-            return Ok(Run::Changes(Vec::new()));
-        }
-        // The segment with the last wanted change ends at most one transaction after it.
-        let end = after.saturating_add(limit.get().saturating_add(MAX_TRANSACTION) as u64);
-        let range = Range::new().between(sort_key(after + 1), sort_key(end)).limit(limit.get());
-        let segments = self.view.load_range::<Segment>(FEED_ID, &range).await?.rows;
-        let now = self.now().as_second();
-        let (begins, expires) = match segments.first() {
-            Some(segment) => (segment.first, segment.ttl),
-            None if counter.first <= after + 1 => (counter.first, counter.until),
-            None => match self.next_segment(after).await? {
-                Some(segment) => (segment.first, segment.ttl),
-                None => (counter.first, counter.until),
-            },
-        };
-        if expires <= now || (begins > after + 1 && !self.holds(begins - 1).await?) {
-            // Behind the hole: what is before the reader may still be stored, if it was kept for longer.
-            let oldest = self.oldest(&counter, after).await?;
-            return Ok(match oldest > after + 1 {
-                true => Run::Gone { oldest },
-                false => Run::Changes(Vec::new()),
-            });
-        }
-        let (mut changes, mut reached) = (Vec::new(), after);
-        for segment in segments {
-            if segment.first > reached + 1 || segment.ttl <= now || changes.len() == limit.get() {
-                break;
-            }
-            let wanted = segment.changes()?.into_iter().filter(|change| change.position > reached);
-            changes.extend(wanted.take(limit.get() - changes.len()));
-            reached = segment.last()?;
-        }
-        Ok(Run::Changes(changes))
+        Ok(self.run(after, limit).await?.0)
     }
 
     async fn wait(&self, after: u64, at_most: Duration) -> Result<()> {
@@ -108,6 +61,60 @@ impl ChangeFeed for Feed {
 }
 
 impl Feed {
+    /// Returns what [`ChangeFeed::changes`] returns, and the last position of the feed at that time.
+    ///
+    /// Takes two requests, or one if there are no changes after the position.
+    ///
+    /// The counter is read first: everything that it counts has been appended, and is stored unless it has expired. A
+    /// Query may miss a segment of a transaction that is being applied, and yet see a later one. A hole in front of a
+    /// segment is either such a missed segment, or has expired. Only a read of the preceding segment shows which, because
+    /// such a read waits for transactions.
+    pub async fn run(&self, after: u64, limit: Limit) -> Result<(Run, u64)> {
+        let counter = self.counter().await?;
+        if after < counter.epoch.saturating_sub(1) {
+            return Ok((Run::Gone { oldest: counter.epoch }, counter.n));
+        }
+        // This feed has never reached the position: it is from another feed, or from one that was lost.
+        if after > counter.n {
+            return Ok((Run::Gone { oldest: self.oldest(&counter, 0).await? }, counter.n));
+        }
+        if after == counter.n {
+            return Ok((Run::Changes(Vec::new()), counter.n));
+        }
+        // The segment with the last wanted change ends at most one transaction after it.
+        let end = after.saturating_add(limit.get().saturating_add(MAX_TRANSACTION) as u64);
+        let range = Range::new().between(sort_key(after + 1), sort_key(end)).limit(limit.get());
+        let segments = self.view.load_range::<Segment>(FEED_ID, &range).await?.rows;
+        let now = self.now().as_second();
+        let (begins, expires) = match segments.first() {
+            Some(segment) => (segment.first, segment.ttl),
+            None if counter.first <= after + 1 => (counter.first, counter.until),
+            None => match self.next_segment(after).await? {
+                Some(segment) => (segment.first, segment.ttl),
+                None => (counter.first, counter.until),
+            },
+        };
+        if expires <= now || (begins > after + 1 && !self.holds(begins - 1).await?) {
+            // Behind the hole: what is before the reader may still be stored, if it was kept for longer.
+            let oldest = self.oldest(&counter, after).await?;
+            let run = match oldest > after + 1 {
+                true => Run::Gone { oldest },
+                false => Run::Changes(Vec::new()),
+            };
+            return Ok((run, counter.n));
+        }
+        let (mut changes, mut reached) = (Vec::new(), after);
+        for segment in segments {
+            if segment.first > reached + 1 || segment.ttl <= now || changes.len() == limit.get() {
+                break;
+            }
+            let wanted = segment.changes()?.into_iter().filter(|change| change.position > reached);
+            changes.extend(wanted.take(limit.get() - changes.len()));
+            reached = segment.last()?;
+        }
+        Ok((Run::Changes(changes), counter.n))
+    }
+
     /// Returns the oldest position after another one that can be read; the next one of the feed if all of them have expired.
     async fn oldest(&self, counter: &Counter, after: u64) -> Result<u64> {
         let view = self.view.alive_at(self.now().as_second());

@@ -8,6 +8,11 @@ use crate::{
 /// Write units a second of a table that an account has without asking.
 pub const TABLE_QUOTA: u64 = 40_000;
 
+/// Messages of the topic between two checkpoints of its publisher: as many as its requests at the same time hold.
+pub const TOPIC_RUN: u64 = 100;
+/// Messages in a request.
+pub const TOPIC_REQUEST: u64 = 10;
+
 /// The most changes a second that one limit allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ceiling {
@@ -65,16 +70,18 @@ pub fn all(parameters: &Parameters) -> Vec<Ceiling> {
         let because = format!("{} units of the feed's table by default, {each:.2} per change", thousands(TABLE_QUOTA));
         add("the table's quota", batch, (TABLE_QUOTA as f64 / each) as u64, because);
     }
-    let requests = PRESENT.per_transaction.div_ceil(10) as u64;
-    for (how, at_once) in [("in turn", 1), ("concurrently", parameters.publish_at_once)] {
-        for (whose, read) in [("a shard", 0), ("one of several shards", parameters.single)] {
-            let publishing = requests.div_ceil(at_once) * parameters.publish;
-            let took = parameters.fetch + read + parameters.transaction + publishing;
-            let reading = if read > 0 { format!(", {} for reading the counter", read / MS) } else { String::new() };
-            let because = format!("{} ms per batch, {} of them for publishing{reading}", took / MS, publishing / MS);
-            let changes = PRESENT.per_transaction as u64 * SECOND / took;
-            add(&format!("{whose}, publishing {how}"), PRESENT.per_transaction, changes, because);
-        }
+    let batch = PRESENT.per_transaction;
+    for (whose, read) in [("a shard", 0), ("one of several shards", parameters.single)] {
+        let took = parameters.fetch + read + parameters.transaction;
+        let reading = if read > 0 { format!(", {} of them for reading the counter", read / MS) } else { String::new() };
+        add(whose, batch, batch as u64 * SECOND / took, format!("{} ms per batch{reading}", took / MS));
+    }
+    // The publisher of the topic reads the counter and the changes, publishes, and saves its checkpoint.
+    for (what, waves) in [("messages of many records", 1), ("messages of one record", TOPIC_RUN / TOPIC_REQUEST)] {
+        let publishing = waves * parameters.publish;
+        let took = 3 * parameters.single + publishing;
+        let because = format!("{} ms per {TOPIC_RUN} messages, {} of them for publishing", took / MS, publishing / MS);
+        add(what, batch, TOPIC_RUN * SECOND / took, because);
     }
     ceilings
 }
@@ -99,6 +106,7 @@ mod tests {
         assert_eq!(of("the counter's units", 98), [49_000]);
         assert_eq!(of("the counter, in turn", 20), [4_000, 2_000, 1_000]);
         assert_eq!(of("changes of one record", 98), [500]);
-        assert_eq!(of("one of several shards, publishing in turn", 98), [753]);
+        assert_eq!(of("one of several shards", 98), [3_266]);
+        assert_eq!(of("messages of one record", 98), [869]);
     }
 }

@@ -9,17 +9,6 @@ pub enum Rows {
     Segments,
 }
 
-/// When changes are published to the topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Publication {
-    /// By the consumer, ten at a time, one request after the other.
-    InTurn,
-    /// By the consumer, [many](crate::parameters::Parameters::publish_at_once) requests at the same time.
-    AtOnce,
-    /// By another function, which follows the feed, or not at all.
-    Elsewhere,
-}
-
 /// How the consumers of several shards share a log's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
@@ -48,8 +37,6 @@ pub struct Design {
     pub per_transaction: usize,
     /// The most records that a consumer is given.
     pub batch: usize,
-    /// When changes are published.
-    pub publication: Publication,
     /// How consumers share a counter.
     pub sharing: Sharing,
     /// Whether changes are visible once a sequencer's cut gives them positions.
@@ -65,7 +52,6 @@ pub const FIRST: Design = Design {
     rows: Rows::First,
     per_transaction: 49,
     batch: 100,
-    publication: Publication::InTurn,
     sharing: Sharing::Expecting,
     sequenced: false,
     one_consumer: false,
@@ -84,23 +70,12 @@ pub const PRESENT: Design = Design {
 /// The same, whose consumers never read the counter first.
 pub const EXPECTING: Design = Design { name: "present form, counter not read", sharing: Sharing::Expecting, ..PRESENT };
 
-/// The same with one consumer for all shards and without a topic, as `nameservice serve` has it.
-pub const ONE_CONSUMER: Design = Design {
-    name: "present form, one consumer",
-    batch: 980,
-    publication: Publication::Elsewhere,
-    one_consumer: true,
-    ..PRESENT
-};
+/// The same with one consumer for all shards, as `nameservice serve` has it.
+pub const ONE_CONSUMER: Design =
+    Design { name: "present form, one consumer", batch: 980, one_consumer: true, ..PRESENT };
 
-/// The present form with turns: batches of ten transactions, appended in one turn and published concurrently.
-pub const TURNS: Design = Design {
-    name: "present form, turns",
-    batch: 980,
-    publication: Publication::AtOnce,
-    sharing: Sharing::Turns,
-    ..PRESENT
-};
+/// The present form with turns: batches of ten transactions, appended in one turn.
+pub const TURNS: Design = Design { name: "present form, turns", batch: 980, sharing: Sharing::Turns, ..PRESENT };
 
 /// A batch for several logs: two transactions for each of 16, and below the 6 MB of an invocation.
 const LARGE_BATCH: usize = 2 * 16 * 98;
@@ -122,7 +97,7 @@ pub const fn sequenced(logs: usize) -> Design {
         16 => "16 logs, sequencer",
         _ => "logs, sequencer",
     };
-    Design { name, sequenced: true, publication: Publication::Elsewhere, ..cursors(logs) }
+    Design { name, sequenced: true, ..cursors(logs) }
 }
 
 /// The designs of the page, in its order.

@@ -35,10 +35,8 @@ pub struct Parameters {
     pub window: Nanos,
     /// From a look at a shard to the consumer's first transaction.
     pub fetch: Nanos,
-    /// A request that publishes up to ten changes.
+    /// A request that publishes up to ten messages.
     pub publish: Nanos,
-    /// How many of them a consumer has under way where it publishes at the same time.
-    pub publish_at_once: u64,
     /// The longest pause after a first conflict or throttle. It doubles with each; a pause is drawn evenly from nothing to it.
     pub backoff: Nanos,
     /// The longest pause of all.
@@ -88,7 +86,6 @@ impl Default for Parameters {
             window: 0,
             fetch: 15 * MS,
             publish: 10 * MS,
-            publish_at_once: 20,
             backoff: 25 * MS,
             backoff_cap: SECOND,
             cut: 50 * MS,
@@ -154,8 +151,7 @@ impl Parameters {
             ),
             row("batching window of the mapping", ms(self.window), "the module"),
             row("from a poll to the consumer's first transaction", ms(self.fetch), "assumed, of a warm function"),
-            row("a request that publishes ten changes", ms(self.publish), "assumed"),
-            row("such requests at the same time, if not sent in turn", self.publish_at_once.to_string(), "the design"),
+            row("a request that publishes ten messages", ms(self.publish), "assumed"),
             row(
                 "pauses after conflicts and throttles",
                 format!("up to {}, doubling to {}", ms(self.backoff), ms(self.backoff_cap)),

@@ -11,9 +11,7 @@ use std::{
 
 use crate::{
     ceilings,
-    designs::{
-        ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Publication, Rows, Sharing, TURNS, cursors, sequenced,
-    },
+    designs::{ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Rows, Sharing, TURNS, cursors, sequenced},
     dynamo::Limit,
     outcome::Outcome,
     parameters::{DOLLARS_READS, DOLLARS_WRITES, MS, Nanos, Parameters, SECOND, thousands},
@@ -160,7 +158,6 @@ fn transactions_table(parameters: &Parameters) -> String {
 
 /// The present form, with one choice changed at a time.
 fn changes_table(parameters: &Parameters) -> String {
-    let at_once = Design { publication: Publication::AtOnce, ..PRESENT };
     let with = |change: fn(&mut Parameters)| {
         let mut changed = parameters.clone();
         change(&mut changed);
@@ -168,14 +165,11 @@ fn changes_table(parameters: &Parameters) -> String {
     };
     let same = |_: &mut Parameters| {};
     let read_again = Design { sharing: Sharing::ReadAgain, ..PRESENT };
-    let both = Design { publication: Publication::AtOnce, ..read_again };
-    let cases: [(&str, Design, Parameters); 13] = [
+    let cases: [(&str, Design, Parameters); 11] = [
         ("as it is", PRESENT, with(same)),
-        ("changes of a batch published at the same time", at_once, with(same)),
-        ("and a batching window of 1 s", at_once, with(|changed| changed.window = SECOND)),
+        ("a batching window of 1 s", PRESENT, with(|changed| changed.window = SECOND)),
         ("the counter is not read first", EXPECTING, with(same)),
         ("the counter is read again after a conflict", read_again, with(same)),
-        ("and changes are published at the same time", both, with(same)),
         ("turns", TURNS, with(same)),
         ("one consumer of all shards", ONE_CONSUMER, with(same)),
         ("cancelled transactions cost nothing", PRESENT, with(|changed| changed.cancelled_percent = 0)),

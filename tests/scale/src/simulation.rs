@@ -3,7 +3,7 @@
 //! A record's changes arrive in one shard of the stream. A consumer takes a batch of a shard, splits it by logs, and appends to
 //! each log one transaction after the other, as `nameservice_feed::Feed::append` does: it expects the counter as it last saw it,
 //! continues immediately with the value that a failed condition returns, and pauses after a conflict or a throttle. Where others move
-//! the counter it is read first. Then the consumer publishes.
+//! the counter it is read first.
 
 use std::{
     cmp::Reverse,
@@ -13,7 +13,7 @@ use std::{
 use fastrand::Rng;
 
 use crate::{
-    designs::{Design, Publication, Sharing, cut_units},
+    designs::{Design, Sharing, cut_units},
     dynamo::FeedTable,
     outcome::{End, Measured, Outcome},
     parameters::{Nanos, Parameters},
@@ -292,18 +292,12 @@ impl<'a> Simulation<'a> {
         if state.unfinished > 0 {
             return;
         }
-        let Parameters { publish, publish_at_once, poll, .. } = *self.parameters;
-        let requests = state.batch.div_ceil(10) as u64;
-        let publishing = match self.design.publication {
-            Publication::InTurn => requests * publish,
-            Publication::AtOnce => requests.div_ceil(publish_at_once) * publish,
-            Publication::Elsewhere => 0,
-        };
+        let poll = self.parameters.poll;
         // Immediately after a full batch.
         let (full, looked) = (state.batch == self.design.batch, state.looked);
         let next =
             if full { 0 } else { (looked + poll * self.random.u64(900..=1_100) / 1_000).saturating_sub(self.now) };
-        self.schedule(publishing.max(next), Event::Poll(shard));
+        self.schedule(next, Event::Poll(shard));
     }
 
     fn look_at_counters(&mut self) {

@@ -1,7 +1,7 @@
 //! The invariants of the model: no change is lost, no limit is exceeded, and it saturates where arithmetic says.
 
 use nameservice_scale::{
-    designs::{ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Publication, Sharing, TURNS, cursors, sequenced},
+    designs::{ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Sharing, TURNS, cursors, sequenced},
     dynamo::{Bucket, Limit},
     outcome::Outcome,
     parameters::{MS, Nanos, Parameters, SECOND},
@@ -82,7 +82,7 @@ fn one_log_ends_where_the_units_of_its_partition_do() {
     assert_rate(&outcome, 1_000.0 / 10.0 * 98.0);
     assert_eq!(outcome.throttled, Some(Limit::Log));
     // 2 units for each change.
-    let former = Design { one_consumer: true, batch: 980, publication: Publication::AtOnce, ..FIRST };
+    let former = Design { one_consumer: true, batch: 980, ..FIRST };
     let outcome = run(&fast, former, 50_000);
     assert_rate(&outcome, 1_000.0 / 2.0);
     assert_eq!(outcome.throttled, Some(Limit::Log));
@@ -100,12 +100,10 @@ fn one_log_ends_where_the_time_of_its_transactions_does() {
 }
 
 #[test]
-fn a_consumer_that_publishes_in_turn_ends_where_its_shard_does() {
+fn a_consumer_ends_where_its_shard_does() {
     let one = Parameters { shards: 1, shard_changes: 100_000, ..Parameters::default() };
-    let publishing = |publication| Design { publication, ..PRESENT };
-    // 15 ms, a transaction of 10 ms, and ten requests of 10 ms.
-    assert_rate(&run(&one, publishing(Publication::InTurn), 5_000), 98.0 / 0.125);
-    assert_rate(&run(&one, publishing(Publication::AtOnce), 5_000), 98.0 / 0.035);
+    // 15 ms, and a transaction of 10 ms.
+    assert_rate(&run(&one, PRESENT, 5_000), 98.0 / 0.025);
 }
 
 #[test]

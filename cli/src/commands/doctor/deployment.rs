@@ -22,7 +22,7 @@ const GATEWAY: &str = "execute-api";
 const FUNCTION_URL: &str = "lambda";
 const CLOUDWATCH: &str = "monitoring";
 /// The alarms that every deployment with alarms has, by their names without the deployment's.
-const ALARMS: [&str; 9] = [
+const ALARMS: [&str; 8] = [
     "consumer-errors",
     "dead-letters",
     "feed-conflicts",
@@ -31,7 +31,6 @@ const ALARMS: [&str; 9] = [
     "server-errors",
     "table-conflicts",
     "table-throttled",
-    "undelivered",
 ];
 
 /// A deployment, as one of its callers.

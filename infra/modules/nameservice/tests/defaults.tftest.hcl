@@ -55,13 +55,40 @@ run "functions" {
   }
 
   assert {
-    condition     = toset([for name, function in aws_lambda_function.this : name if contains(keys(function.environment[0].variables), "NAMESERVICE_TOPIC_ARN")]) == toset(["stream_consumer"])
-    error_message = "Only the consumer publishes."
+    condition     = toset([for name, function in aws_lambda_function.this : name if contains(keys(function.environment[0].variables), "NAMESERVICE_TOPIC_ARN")]) == toset(["stream_consumer", "topic_publisher"])
+    error_message = "The publisher publishes, and for one release a stream consumer of the release before."
   }
 
   assert {
     condition     = aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.dead_letters.id && aws_lambda_function.this["stream_consumer"].environment[0].variables["NAMESERVICE_FEED_TABLE"] == "fluree-nameservice-feed"
     error_message = "The consumer needs its queue and the feed's table."
+  }
+}
+
+run "the_topic_follows_the_feed" {
+  assert {
+    condition     = aws_dynamodb_table.feed.stream_enabled && aws_dynamodb_table.feed.stream_view_type == "KEYS_ONLY" && aws_lambda_event_source_mapping.topic[0].event_source_arn == aws_dynamodb_table.feed.stream_arn
+    error_message = "The stream of the feed's table invokes the publisher."
+  }
+
+  assert {
+    condition     = aws_lambda_event_source_mapping.topic[0].function_name == aws_lambda_function.this["topic_publisher"].arn && aws_lambda_event_source_mapping.topic[0].maximum_retry_attempts == -1 && aws_lambda_event_source_mapping.topic[0].maximum_record_age_in_seconds == -1 && aws_lambda_event_source_mapping.topic[0].parallelization_factor == 1
+    error_message = "What failed is repeated, and nothing is published twice at the same time."
+  }
+
+  assert {
+    condition     = aws_cloudwatch_event_target.topic[0].arn == aws_lambda_function.this["topic_publisher"].arn && aws_lambda_permission.topic[0].source_arn == aws_cloudwatch_event_rule.topic[0].arn
+    error_message = "A schedule invokes the publisher for what no longer has an event."
+  }
+
+  assert {
+    condition     = [for filter in aws_lambda_event_source_mapping.topic[0].filter_criteria[0].filter : jsondecode(filter.pattern)] == [{ eventName = ["INSERT"], dynamodb = { Keys = { id = { S = ["feed#0"] } } } }]
+    error_message = "Only segments that were appended invoke the publisher."
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["topic_publisher"].environment[0].variables["NAMESERVICE_DEAD_LETTER_QUEUE_URL"] == aws_sqs_queue.dead_letters.id && aws_lambda_function.this["topic_publisher"].environment[0].variables["NAMESERVICE_FEED_TABLE"] == "fluree-nameservice-feed"
+    error_message = "The publisher needs its queue and the feed's table."
   }
 }
 
@@ -189,8 +216,14 @@ run "change_feed" {
 
 run "alarms" {
   assert {
-    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "feed-lag", "dead-letters", "undelivered", "consumer-errors", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
+    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "feed-lag", "dead-letters", "undelivered", "undelivered-filters", "topic-iterator-age", "topic-lag", "topic_publisher-errors", "consumer-errors", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
     error_message = "An alarm is missing."
+  }
+
+  # The hourly invocation of a topic that is stuck fails once and twice more.
+  assert {
+    condition     = aws_cloudwatch_metric_alarm.metric["topic_publisher-errors"].period == 3600 && aws_cloudwatch_metric_alarm.metric["topic_publisher-errors"].threshold == 2 && aws_cloudwatch_metric_alarm.metric["topic_publisher-errors"].evaluation_periods == 1
+    error_message = "A topic that stays stuck raises the alarm each hour, and one failed invocation does not."
   }
 
   assert {

@@ -1,4 +1,4 @@
-# A deployment whose state has the table of the read model at its former address keeps the table.
+# A deployment whose state has the table of the read model and the topic at their former addresses keeps them.
 
 mock_provider "aws" {
   mock_data "aws_region" {
@@ -19,8 +19,8 @@ run "before" {
   }
 }
 
-# A newly created table would get other computed values.
-run "the_table_is_kept" {
+# Newly created ones would get other computed values.
+run "table_and_topic_are_kept" {
   state_key = "moved"
 
   assert {
@@ -32,6 +32,11 @@ run "the_table_is_kept" {
     condition     = output.view_table_arn == run.before.table.arn
     error_message = "The output is another table."
   }
+
+  assert {
+    condition     = output.topic_arn == run.before.topic.arn
+    error_message = "The topic is replaced, and loses its subscriptions."
+  }
 }
 
 # Without a previous table, the computed values are new, so the comparison above can fail.
@@ -41,5 +46,10 @@ run "one_that_is_made" {
   assert {
     condition     = module.views[0].name == run.before.table.name && module.views[0].arn != run.before.table.arn
     error_message = "Two tables have one ARN: the test above compares nothing."
+  }
+
+  assert {
+    condition     = output.topic_arn != run.before.topic.arn
+    error_message = "Two topics have one ARN: the test above compares nothing."
   }
 }

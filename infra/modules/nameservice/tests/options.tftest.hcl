@@ -44,7 +44,7 @@ run "no_option" {
   }
 
   assert {
-    condition     = aws_sqs_queue.dead_letters.sqs_managed_sse_enabled && aws_sns_topic.changes.kms_master_key_id == "alias/aws/sns"
+    condition     = aws_sqs_queue.dead_letters.sqs_managed_sse_enabled && aws_sns_topic.changes[0].kms_master_key_id == "alias/aws/sns"
     error_message = "Queue and topic are encrypted by default."
   }
 }
@@ -250,7 +250,7 @@ run "a_key_of_the_customer" {
   }
 
   assert {
-    condition     = alltrue([for table in [aws_dynamodb_table.this[0], aws_dynamodb_table.feed] : table.server_side_encryption[0].kms_key_arn == var.kms_key_arn]) && aws_sns_topic.changes.kms_master_key_id == var.kms_key_arn && aws_sqs_queue.dead_letters.kms_master_key_id == var.kms_key_arn && aws_cloudwatch_log_group.api.kms_key_id == var.kms_key_arn && alltrue([for group in aws_cloudwatch_log_group.function : group.kms_key_id == var.kms_key_arn])
+    condition     = alltrue([for table in [aws_dynamodb_table.this[0], aws_dynamodb_table.feed] : table.server_side_encryption[0].kms_key_arn == var.kms_key_arn]) && aws_sns_topic.changes[0].kms_master_key_id == var.kms_key_arn && aws_sqs_queue.dead_letters.kms_master_key_id == var.kms_key_arn && aws_cloudwatch_log_group.api.kms_key_id == var.kms_key_arn && alltrue([for group in aws_cloudwatch_log_group.function : group.kms_key_id == var.kms_key_arn])
     error_message = "Everything that is stored is encrypted with the key."
   }
 
@@ -349,7 +349,7 @@ run "a_vpc_with_endpoints" {
       sns = ["com.amazonaws.eu-central-1.sns", "Interface", true]
       sqs = ["com.amazonaws.eu-central-1.sqs", "Interface", true]
     } && alltrue([for endpoint in aws_vpc_endpoint.messages : endpoint.subnet_ids == toset(["subnet-1"]) && endpoint.security_group_ids == toset(["sg-endpoints"])])
-    error_message = "The consumer reaches topic and queue through interface endpoints in its subnets."
+    error_message = "The functions reach topic and queue through interface endpoints in its subnets."
   }
 }
 
@@ -454,7 +454,7 @@ run "tags" {
 
   assert {
     condition = alltrue([
-      for resource in [aws_dynamodb_table.this[0], aws_dynamodb_table.feed, aws_apigatewayv2_api.this, aws_apigatewayv2_stage.this, aws_sns_topic.changes, aws_sqs_queue.dead_letters, aws_cloudwatch_log_group.api] :
+      for resource in [aws_dynamodb_table.this[0], aws_dynamodb_table.feed, aws_apigatewayv2_api.this, aws_apigatewayv2_stage.this, aws_sns_topic.changes[0], aws_sqs_queue.dead_letters, aws_cloudwatch_log_group.api] :
       resource.tags == tomap({ Application = "nameservice", Deployment = "staging", Owner = "platform" })
     ])
     error_message = "What can have tags has them."
@@ -514,7 +514,7 @@ run "aliases" {
   }
 
   assert {
-    condition     = aws_lambda_event_source_mapping.changes.function_name == aws_lambda_alias.live["stream_consumer"].arn && aws_lambda_event_source_mapping.doorbell[0].function_name == aws_lambda_alias.live["view_projector"].arn && aws_cloudwatch_event_target.archive[0].arn == aws_lambda_alias.live["feed_archive"].arn && aws_lambda_permission.archive[0].qualifier == "live"
+    condition     = aws_lambda_event_source_mapping.changes.function_name == aws_lambda_alias.live["stream_consumer"].arn && aws_lambda_event_source_mapping.doorbell[0].function_name == aws_lambda_alias.live["view_projector"].arn && aws_lambda_event_source_mapping.topic[0].function_name == aws_lambda_alias.live["topic_publisher"].arn && aws_cloudwatch_event_target.topic[0].arn == aws_lambda_alias.live["topic_publisher"].arn && aws_lambda_permission.topic[0].qualifier == "live" && aws_cloudwatch_event_target.archive[0].arn == aws_lambda_alias.live["feed_archive"].arn && aws_lambda_permission.archive[0].qualifier == "live"
     error_message = "Streams, queues and schedules invoke the aliases."
   }
 
@@ -535,6 +535,36 @@ run "no_event_streams" {
     condition     = length(aws_lambda_function_url.this) + length(aws_lambda_permission.url) == 0 && !contains(keys(aws_lambda_function.this), "change_stream") && output.events_url == null
     error_message = "There is a function URL."
   }
+}
+
+run "no_topic" {
+  state_key = "no_topic"
+
+  variables {
+    topic = false
+  }
+
+  assert {
+    condition     = length(aws_sns_topic.changes) + length(aws_lambda_event_source_mapping.topic) + length(aws_cloudwatch_event_rule.topic) + length(aws_lambda_permission.topic) == 0 && !contains(keys(aws_lambda_function.this), "topic_publisher") && output.topic_arn == null && !contains(keys(aws_lambda_function.this["stream_consumer"].environment[0].variables), "NAMESERVICE_TOPIC_ARN")
+    error_message = "A part of the topic is left."
+  }
+
+  assert {
+    condition     = !aws_dynamodb_table.feed.stream_enabled && length([for name in keys(aws_cloudwatch_metric_alarm.metric) : name if can(regex("topic|undelivered", name))]) == 0
+    error_message = "The feed's table has a stream, or an alarm watches a topic."
+  }
+}
+
+run "a_read_model_without_the_topic" {
+  command   = plan
+  state_key = "a_read_model_without_the_topic"
+
+  variables {
+    topic      = false
+    read_model = true
+  }
+
+  expect_failures = [var.topic]
 }
 
 run "no_alarms_and_no_dashboard" {

@@ -1,4 +1,5 @@
-# The table of the read model as the module declared it before `modules/read-model`: for the test that an existing one is kept.
+# The table of the read model as the module declared it before `modules/read-model`, and the topic as it was before it could be left out: for the
+# tests that existing ones are kept.
 
 terraform {
   required_providers {
@@ -101,7 +102,18 @@ resource "aws_dynamodb_table" "views" {
   tags = { Application = "nameservice", Deployment = "nameservice" }
 }
 
+resource "aws_sns_topic" "changes" {
+  #checkov:skip=CKV_AWS_26:It is never created.
+  name = "nameservice-changes"
+  tags = { Application = "nameservice", Deployment = "nameservice" }
+}
+
 output "table" {
   description = "The table."
   value       = aws_dynamodb_table.views[0]
+}
+
+output "topic" {
+  description = "The topic."
+  value       = aws_sns_topic.changes
 }
