@@ -20,6 +20,7 @@ mod hostile;
 mod infra;
 mod lease_keeper;
 mod library;
+mod memory;
 mod model;
 mod planted;
 mod projector;

@@ -2,6 +2,6 @@
 
 mod costs;
 mod functions;
-mod permissions;
+pub(crate) mod permissions;
 mod snippets;
 mod tables;

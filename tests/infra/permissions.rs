@@ -352,7 +352,7 @@ const BESIDE_TABLES: [(&str, &str, &[&str]); 8] = [
 ];
 
 /// A topic that takes everything.
-pub(super) struct Everything;
+pub(crate) struct Everything;
 
 #[async_trait]
 impl Topic for Everything {

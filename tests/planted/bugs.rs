@@ -365,8 +365,8 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "the feed's consumer acknowledges what was not appended",
         CONSUMER,
-        "            end = end.min(delivery);\n",
-        "            let _ = delivery;\n",
+        "end = end.min(failed);",
+        "let _ = failed;",
         &["stream::deliveries", "stream::crashes"],
     ),
     bug(
@@ -375,6 +375,20 @@ pub(crate) const BUGS: &[Bug] = &[
         "(done.min(changes.len()), 0)",
         "(done.max(changes.len()), 0)",
         &["stream::deliveries", "stream::topic"],
+    ),
+    bug(
+        "the consumer appends a batch whole, whatever its payloads take in memory",
+        CONSUMER,
+        "while !memory.is_full()",
+        "while true",
+        &["memory::the_largest_batch"],
+    ),
+    bug(
+        "a read of the feed unpacks as many changes as it may return, whatever they take in memory",
+        READ,
+        "                if changes.len() == limit.get() || memory.is_full() {",
+        "                if changes.len() == limit.get() {",
+        &["memory::statuses"],
     ),
     bug(
         "a request of the topic that is to be split counts as done after a later one has failed",

@@ -5,12 +5,12 @@ use std::{fs, path::PathBuf};
 use nameservice_tests::{mapping::event_record, prelude::*, pump, rows};
 use stream_consumer::Consumer;
 
-use super::{of, reported, whole};
+use super::{of, raw, reported, whole};
 
 async fn consumed(table: &Table) -> Vec<Change> {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
     let records: Vec<Value> = pump::deliveries(table).await.iter().map(event_record).collect();
-    let answer = consumer.handle(json!({ "Records": records })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": records }))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
     whole(&table.feed).await
 }
@@ -230,7 +230,7 @@ async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
         table.put(&rows::ledger("mydb:main").rows()).await;
         let event: Value = serde_json::from_slice(&fs::read(folder.join(format!("{name}.json"))).unwrap()).unwrap();
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
-        let answer = consumer.handle(event).await;
+        let answer = consumer.handle(raw(&event)).await;
         assert!(answer.batch_item_failures.is_empty(), "{name}: {answer:?}");
         let mut found: Vec<_> = whole(&table.feed).await.iter().map(reported).collect();
         found.sort();

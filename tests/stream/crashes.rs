@@ -6,7 +6,7 @@ use nameservice_tests::{engine, mapping::event_record, prelude::*, pump};
 use stream_consumer::Consumer;
 use tokio::{sync::Notify, time::timeout};
 
-use super::{expected::assert_reported, whole};
+use super::{expected::assert_reported, raw, whole};
 
 /// 107 changes, which take two transactions, and a record whose kind must be looked up.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
@@ -24,7 +24,7 @@ async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &
     };
     let (before, batch): (Vec<Value>, Vec<Value>) = batch.into_iter().partition(meta);
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
-    let answer = consumer.handle(json!({ "Records": before })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": before }))).await;
     assert!(answer.batch_item_failures.is_empty());
     let mut expected = vec![vec![
         ("a:main".to_owned(), "meta", "created", 0),
@@ -62,8 +62,9 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
             };
             let fault = if done_first { Fault::none().after(hook) } else { Fault::none().before(hook) };
             table.proxy.on_each(&OPERATIONS, fault.skipping(k));
+            let event = raw(&json!({ "Records": batch }));
             let died = tokio::select! {
-                _ = consumer.handle(json!({ "Records": batch })) => false,
+                _ = consumer.handle(event.clone()) => false,
                 () = killed.notified() => true,
             };
             if !died {
@@ -72,7 +73,7 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
             }
             let feed = nameservice_feed::Feed::new(table.client.clone(), table.feed.table());
             let again = Consumer::new(table.store.clone(), feed.clone());
-            let answer = again.handle(json!({ "Records": batch })).await;
+            let answer = again.handle(event).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
             let changes = whole(&feed).await;
             assert_reported(&changes, &expected);
@@ -103,7 +104,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
             let feed = nameservice_feed::Feed::new(engine::client(table.proxy.url()), table.feed.table());
             let consumer = Consumer::new(table.store.clone(), feed);
             table.proxy.on_each(&OPERATIONS, fault().skipping(k));
-            let answer = consumer.handle(json!({ "Records": batch })).await;
+            let answer = consumer.handle(raw(&json!({ "Records": batch }))).await;
             table.proxy.disarm();
             match name {
                 "denied permanently" => {
@@ -117,7 +118,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
             }
         }
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
-        assert!(consumer.handle(json!({ "Records": batch })).await.batch_item_failures.is_empty());
+        assert!(consumer.handle(raw(&json!({ "Records": batch }))).await.batch_item_failures.is_empty());
         assert_reported(&whole(&table.feed).await, &expected);
     }
 }
@@ -131,6 +132,6 @@ async fn an_engine_that_stays_away_fails_the_batch() {
     // Its deadline is far below that of the test.
     let feed = table.feed.clone().with_retry_policy(crate::faults::IMPATIENT);
     let consumer = Consumer::new(table.store.clone(), feed);
-    let answer = timeout(LONG, consumer.handle(json!({ "Records": batch }))).await.unwrap();
+    let answer = timeout(LONG, consumer.handle(raw(&json!({ "Records": batch })))).await.unwrap();
     assert_eq!(answer.batch_item_failures.len(), 1);
 }

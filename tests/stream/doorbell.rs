@@ -22,7 +22,7 @@ use nameservice_tests::prelude::*;
 use stream_consumer::{Consumer, Doorbell, HintError};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::{records, whole, with_the_clock_stopped};
+use super::{raw, records, whole, with_the_clock_stopped};
 
 /// A change of the head of a record.
 pub(super) fn change(position: u64, address: &str, payload: Value) -> Change {
@@ -203,7 +203,7 @@ async fn the_feed_continues_without_its_doorbell() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone())
         .with_doorbell(Doorbell::new(&url, "names", None).unwrap());
     let batch = json!({ "Records": records(&table).await });
-    let answer = with_the_clock_stopped("the end of a batch", consumer.handle(batch)).await;
+    let answer = with_the_clock_stopped("the end of a batch", consumer.handle(raw(&batch))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 
     let changes = whole(&table.feed).await;

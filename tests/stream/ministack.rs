@@ -21,7 +21,7 @@ use tokio_tungstenite::{
 };
 use topic_publisher::{DeadLetters as _, Letter, SnsTopic, TopicPublisher};
 
-use super::{records, whole, with_the_clock_stopped};
+use super::{raw, records, whole, with_the_clock_stopped};
 
 const MINISTACK: &str = "NAMESERVICE_TEST_MINISTACK";
 
@@ -124,7 +124,7 @@ async fn subscribers_get_exactly_what_their_filter_policies_name() {
         store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     let consumer = Consumer::new(store.clone(), table.feed.clone());
-    let answer = consumer.handle(json!({ "Records": records(&table).await })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": records(&table).await }))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 
     let dead = sqs.create_queue().queue_name(format!("{}-dead", table.name)).send().await.unwrap().queue_url.unwrap();
@@ -179,7 +179,7 @@ async fn what_cannot_be_read_is_a_message_of_the_dead_letter_queue() {
     large["dynamodb"]["OldImage"] = json!({ "text": { "S": "x".repeat(400_000) } });
     batch.extend([bad.clone(), large, json!("no record")]);
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(letters);
-    let answer = consumer.handle(json!({ "Records": batch })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": batch }))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
     let received = drain(&sqs, &queue, 3).await;
     assert_eq!(received.len(), 3);
@@ -316,7 +316,7 @@ async fn a_reader_that_a_doorbell_wakes_finds_everything_in_the_feed() {
                 }
             }
             // The whole stream: what was delivered before rings again, with the position that it has.
-            let answer = consumer.handle(json!({ "Records": records(table).await })).await;
+            let answer = consumer.handle(raw(&json!({ "Records": records(table).await }))).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
             let ring = subscriber.ring().await;
             assert!(ring.position > position);

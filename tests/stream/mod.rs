@@ -25,7 +25,7 @@ use std::{
 use async_trait::async_trait;
 use nameservice_feed::Feed;
 use nameservice_tests::{
-    mapping::{self as esm, event_record},
+    mapping::{self as esm, event_record, raw},
     prelude::*,
     pump,
 };

@@ -12,7 +12,7 @@ use nameservice_tests::{
 };
 use stream_consumer::{Consumer, DeadLetters, Delivery};
 
-use super::{of, records, whole};
+use super::{of, raw, records, whole};
 
 /// Letters in memory, of which some cannot be sent.
 #[derive(Clone, Default)]
@@ -27,7 +27,8 @@ impl DeadLetters for Letters {
         if self.closed.load(Ordering::Relaxed) {
             return Err("the queue is away".into());
         }
-        self.sent.lock().unwrap().push((delivery.raw(), reason.to_owned()));
+        let whole = serde_json::from_str(delivery.json()?.get())?;
+        self.sent.lock().unwrap().push((whole, reason.to_owned()));
         Ok(())
     }
 }
@@ -88,7 +89,7 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_continues() {
     batch.extend(bad.iter().map(|(record, _)| record.clone()));
     batch.extend_from_slice(&good[1..]);
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(Arc::new(letters.clone()));
-    let answer = consumer.handle(json!({ "Records": batch })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": batch }))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
     let sent = letters.sent.lock().unwrap().clone();
     for ((record, reason), (sent, reported)) in bad.iter().zip(&sent) {
@@ -98,6 +99,22 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_continues() {
     assert_eq!(sent.len(), bad.len());
     let changes = whole(&table.feed).await;
     assert_eq!(of(&changes, "a:main"), [("head", "updated", 2), ("head", "updated", 3), ("head", "updated", 4)]);
+}
+
+/// A name that is there is found, whatever is beside it: a failure that names no record would fail its whole batch.
+#[test]
+fn a_spoiled_record_keeps_what_names_it() {
+    for (record, event_id, sequence_number) in [
+        (json!({ "eventID": "e", "dynamodb": null }), "e", ""),
+        (json!({ "eventID": "e", "dynamodb": { "SequenceNumber": 7 } }), "e", ""),
+        (json!({ "eventID": 5, "dynamodb": { "SequenceNumber": "7", "Keys": [] } }), "", "7"),
+        (json!({ "eventID": ["e"], "dynamodb": { "SequenceNumber": "7" } }), "", "7"),
+        (json!(["e", ["7"]]), "", ""),
+    ] {
+        let delivery = Delivery::from_event(raw(&record));
+        assert_eq!((delivery.event_id(), delivery.sequence_number()), (event_id, sequence_number), "{record}");
+        assert!(delivery.read().is_err(), "{record}");
+    }
 }
 
 /// A secret, put in the places of a record that no change can be read from.
@@ -125,7 +142,7 @@ async fn a_letter_holds_the_whole_record_with_its_secrets_and_the_reason_which_i
     ];
     let letters = Letters::default();
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(Arc::new(letters.clone()));
-    assert!(consumer.handle(json!({ "Records": bad })).await.batch_item_failures.is_empty());
+    assert!(consumer.handle(raw(&json!({ "Records": bad }))).await.batch_item_failures.is_empty());
     let sent = letters.sent.lock().unwrap().clone();
     assert_eq!(sent.len(), bad.len());
     for ((record, reason), spoiled) in sent.iter().zip(&bad) {
@@ -153,7 +170,7 @@ async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
         .collect();
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
     for _ in 0..2 {
-        assert!(consumer.handle(json!({ "Records": bad })).await.batch_item_failures.is_empty());
+        assert!(consumer.handle(raw(&json!({ "Records": bad }))).await.batch_item_failures.is_empty());
     }
     let mut kept: Vec<Value> = table
         .feed
@@ -182,7 +199,7 @@ async fn one_that_is_larger_than_any_row_does_not_hold_up_the_shard() {
     named_long["eventID"] = "y".repeat(5_000).into();
     named_long["dynamodb"]["NewImage"]["commit_t"] = json!({ "S": "x" });
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
-    let answer = consumer.handle(json!({ "Records": [large, named_long, good[2]] })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": [large, named_long, good[2]] }))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
     let stored = table.feed.dead_letters().await.unwrap();
     assert_eq!(stored.len(), 2);
@@ -203,18 +220,18 @@ async fn a_letter_that_cannot_be_sent_is_named_and_what_precedes_it_is_done() {
     letters.closed.store(true, Ordering::Relaxed);
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(Arc::new(letters.clone()));
     let batch = json!({ "Records": [good[0], bad, good[2]] });
-    let answer = consumer.handle(batch.clone()).await;
+    let answer = consumer.handle(raw(&batch.clone())).await;
     let named: Vec<_> = answer.batch_item_failures.iter().map(|failure| failure.item_identifier.as_deref()).collect();
     assert_eq!(named, [bad["dynamodb"]["SequenceNumber"].as_str()]);
     assert_eq!(whole(&table.feed).await.len(), 1, "what follows waits, so that nothing is out of order");
 
     // One without a sequence number: an empty name fails the whole batch.
     let nameless = json!({ "Records": [good[0], "no record", good[2]] });
-    let answer = consumer.handle(nameless).await;
+    let answer = consumer.handle(raw(&nameless)).await;
     assert_eq!(answer.batch_item_failures[0].item_identifier.as_deref(), Some(""));
 
     letters.closed.store(false, Ordering::Relaxed);
-    assert!(consumer.handle(batch).await.batch_item_failures.is_empty());
+    assert!(consumer.handle(raw(&batch)).await.batch_item_failures.is_empty());
     assert_eq!(letters.sent.lock().unwrap().len(), 1);
     assert_eq!(whole(&table.feed).await.len(), 2);
 }
@@ -255,7 +272,7 @@ async fn an_event_without_records_is_no_work() {
     let table = Table::with_stream().await;
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
     for event in [json!(null), json!({}), json!({ "Records": [] }), json!({ "Records": "none" }), json!([1])] {
-        assert!(consumer.handle(event).await.batch_item_failures.is_empty());
+        assert!(consumer.handle(raw(&event)).await.batch_item_failures.is_empty());
     }
     assert_eq!(table.feed.position().await.unwrap(), 0);
 }

@@ -5,7 +5,7 @@ use nameservice_tests::{
 };
 use stream_consumer::Consumer;
 
-use super::whole;
+use super::{raw, whole};
 
 /// Records that were created a while ago, delivered already.
 async fn warm(addresses: &[&str]) -> (Proxied, Consumer) {
@@ -26,7 +26,7 @@ async fn after(table: &Table, seen: usize) -> Vec<Value> {
 }
 
 async fn handle(consumer: &Consumer, batch: &[Value]) {
-    let answer = consumer.handle(json!({ "Records": batch })).await;
+    let answer = consumer.handle(raw(&json!({ "Records": batch }))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 }
 

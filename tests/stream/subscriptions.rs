@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 
 use super::{
     doorbell::{Never, change},
-    records, whole, with_the_clock_stopped,
+    raw, records, whole, with_the_clock_stopped,
 };
 
 /// The schema of AppSync: the types of the members of each object, and the values of each enum.
@@ -284,7 +284,7 @@ async fn the_feed_continues_without_its_subscribers() {
     let consumer = Consumer::new(table.store.clone(), table.feed.clone())
         .with_subscriptions(Subscriptions::new(&url, None).unwrap());
     let batch = json!({ "Records": records(&table).await });
-    let answer = with_the_clock_stopped("the end of a batch", consumer.handle(batch)).await;
+    let answer = with_the_clock_stopped("the end of a batch", consumer.handle(raw(&batch))).await;
     assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
 
     let changes = whole(&table.feed).await;

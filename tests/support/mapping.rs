@@ -23,7 +23,10 @@ use std::{
 
 use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
-use serde_json::{Value, json};
+use serde_json::{
+    Value, json,
+    value::{RawValue, to_raw_value},
+};
 use stream_consumer::{Consumer, Delivery};
 use tokio::task::JoinHandle;
 
@@ -95,7 +98,7 @@ pub trait Function: Clone + Send + 'static {
 
 impl Function for Consumer {
     async fn invoke(&self, event: Value) -> Result<Value, String> {
-        serde_json::to_value(self.handle(event).await).map_err(|error| error.to_string())
+        serde_json::to_value(self.handle(raw(&event)).await).map_err(|error| error.to_string())
     }
 }
 
@@ -163,9 +166,14 @@ impl fmt::Debug for Mapping {
     }
 }
 
+/// An event as it comes to a function: its text.
+pub fn raw(event: &Value) -> Box<RawValue> {
+    to_raw_value(event).unwrap()
+}
+
 /// A delivery as Lambda puts it into an event.
 pub fn event_record(delivery: &Delivery) -> Value {
-    let mut record = delivery.raw();
+    let mut record: Value = serde_json::from_str(delivery.json().unwrap().get()).unwrap();
     if let Some(change) = record.get_mut("dynamodb").and_then(Value::as_object_mut) {
         let is_empty = |image: &Value| image.as_object().is_some_and(|image| image.is_empty());
         change.retain(|name, value| !(name.ends_with("Image") && is_empty(value)));

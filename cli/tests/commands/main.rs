@@ -533,7 +533,7 @@ async fn the_doctor_examines_a_service_and_its_table_together() {
     service.stop().await;
 
     let feed = Feed::new(engine.client(), Feed::table_of(Store::DEFAULT_TABLE));
-    feed.store_dead_letter("1", "it has no key", &Value::Null).await.unwrap();
+    feed.store_dead_letter("1", "it has no key", "null").await.unwrap();
     let table = engine.url().to_owned();
     let unread = tokio::task::spawn_blocking(move || run(&["--endpoint-url", &table], "doctor"));
     let (code, stdout, _) = unread.await.unwrap();

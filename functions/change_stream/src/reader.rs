@@ -9,7 +9,7 @@ use nameservice_http::{
     hub::{Batch, End, Entry, Hub, Joined, Subscription},
     shapes::ProblemDocument,
 };
-use nameservice_model::{ChangeFeed, Error, Limit, Run, chain};
+use nameservice_model::{ChangeFeed, Error, Limit, Run, RunMemory, chain};
 use serde_json::json;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout_at};
 
@@ -206,7 +206,7 @@ impl Reader {
             Run::Gone { oldest } => return Ok(self.ended(End::Gone { oldest })),
             Run::Changes(changes) => changes,
         };
-        let is_the_end = changes.len() < PAGE.get();
+        let is_the_end = !RunMemory::may_continue(&changes, PAGE.get());
         self.read_to = changes.last().map_or(self.after, |last| last.position);
         self.backlog = self.projection.select(changes).await?;
         if !self.backlog.is_empty() {

@@ -193,8 +193,15 @@ export async function older(count = 500) {
   let after = Math.max(0, first - 1 - count);
   for (let attempt = 0; attempt < 2; attempt += 1) {
     try {
-      const { changes } = await call('GET', `changes?${new URLSearchParams({ after, limit: count })}`);
-      return takeOlder(changes);
+      const found = [];
+      // An answer may have fewer changes than were asked for.
+      while (after < first - 1) {
+        const { changes, position } = await call('GET', `changes?${new URLSearchParams({ after, limit: first - 1 - after })}`);
+        if (position <= after) break;
+        found.push(...changes);
+        after = position;
+      }
+      return takeOlder(found);
     } catch (error) {
       if (error.type !== 'expired' || !(error.document.oldest > 0)) throw error;
       after = error.document.oldest - 1;

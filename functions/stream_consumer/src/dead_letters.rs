@@ -1,9 +1,15 @@
 //! Dead letters: stream records that cannot be read, whole and with the secrets that they hold (docs/security.md, Dead letters).
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use nameservice_feed::Feed;
 use nameservice_model::{BoxError, Error};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
 use crate::Delivery;
 
@@ -23,10 +29,13 @@ pub trait DeadLetters: Send + Sync {
 #[async_trait]
 impl DeadLetters for Feed {
     async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
-        let (id, whole) = (delivery.event_id(), delivery.raw());
-        match self.store_dead_letter(id, reason, &whole).await {
+        let (id, whole) = (delivery.event_id(), delivery.json()?);
+        match self.store_dead_letter(id, reason, whole.get()).await {
             // As JSON, the images are larger than they were in the table.
-            Err(Error::TooLarge) => Ok(self.store_dead_letter(id, reason, &shortened(whole, MAX_ROW_BYTES)).await?),
+            Err(Error::TooLarge) => {
+                let shortened = shortened(delivery, MAX_ROW_BYTES)?;
+                Ok(self.store_dead_letter(id, reason, &shortened).await?)
+            }
             kept => Ok(kept?),
         }
     }
@@ -49,30 +58,42 @@ impl QueueOfDeadLetters {
 impl DeadLetters for QueueOfDeadLetters {
     async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
         // SQS rejects these two characters, even inside a JSON string.
-        let body = message(reason, delivery.raw()).replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
+        let body = message(delivery, reason)?.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
         self.client.send_message().queue_url(&self.url).message_body(body).send().await?;
         Ok(())
     }
 }
 
 /// The record with its reason.
-fn message(reason: &str, record: Value) -> String {
-    let whole = json!({"reason": reason, "record": &record}).to_string();
+fn message(delivery: &Delivery, reason: &str) -> serde_json::Result<String> {
+    let with_reason = |record: &RawValue| serde_json::to_string(&Letter { reason, record });
+    let whole = with_reason(&delivery.json()?)?;
     if whole.len() <= MAX_MESSAGE_BYTES {
-        return whole;
+        return Ok(whole);
     }
-    json!({"reason": reason, "record": shortened(record, MAX_MESSAGE_BYTES - 8 * 1024)}).to_string()
+    with_reason(&RawValue::from_string(shortened(delivery, MAX_MESSAGE_BYTES - 8 * 1024)?)?)
 }
 
-/// Removes the images from a record that is too large: the stream has them for a day, and the table has the current item.
-fn shortened(mut record: Value, max_bytes: usize) -> Value {
-    if let Some(Value::Object(change)) = record.get_mut("dynamodb") {
-        change.retain(|name, _| !matches!(name.as_str(), "OldImage" | "NewImage"));
-        change.insert("images_omitted".to_owned(), true.into());
+#[derive(Serialize)]
+struct Letter<'a> {
+    reason: &'a str,
+    record: &'a RawValue,
+}
+
+/// The JSON of a record that is too large, without its images: the stream has them for a day, and the table has the current item.
+fn shortened(delivery: &Delivery, max_bytes: usize) -> serde_json::Result<String> {
+    let mut record: BTreeMap<String, Box<RawValue>> = serde_json::from_str(delivery.json()?.get()).unwrap_or_default();
+    if let Some(change) = record.get_mut("dynamodb")
+        && let Ok(mut members) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(change.get())
+    {
+        members.retain(|name, _| !matches!(name.as_str(), "OldImage" | "NewImage"));
+        members.insert("images_omitted".to_owned(), to_raw_value(&true)?);
+        *change = to_raw_value(&members)?;
     }
-    if record.to_string().len() <= max_bytes {
-        return record;
+    let shortened = serde_json::to_string(&record)?;
+    if !record.is_empty() && shortened.len() <= max_bytes {
+        return Ok(shortened);
     }
-    let id: String = record["eventID"].as_str().unwrap_or_default().chars().take(256).collect();
-    json!({"eventID": id, "record_omitted": true})
+    let id: String = delivery.event_id().chars().take(256).collect();
+    Ok(json!({"eventID": id, "record_omitted": true}).to_string())
 }

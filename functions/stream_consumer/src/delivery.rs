@@ -1,12 +1,15 @@
 //! A stream record as it was delivered.
 
-use std::collections::HashMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use aws_lambda_events::dynamodb::EventRecord;
 use jiff::Timestamp;
 use nameservice_model::RequestId;
-use nameservice_store::{Difference, StreamRecord};
-use serde_json::{Value, json};
+use nameservice_store::{Difference, Identities, StreamRecord};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
 const MAX_REASON_CHARS: usize = 500;
 
@@ -21,41 +24,72 @@ fn unquoted(error: &str) -> String {
     format!(": {}", shown.chars().take(MAX_REASON_CHARS).collect::<String>())
 }
 
-/// A stream record, readable or not.
+/// A stream record, readable or not. It is parsed when it is read: as text it takes less memory.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     event_id: String,
     sequence_number: String,
-    record: Result<StreamRecord, String>,
-    /// The delivered record, if it was delivered as JSON.
-    raw: Option<Value>,
+    content: Content,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    /// An entry of a Lambda event.
+    Event(Box<RawValue>),
+    /// A record that was read from the stream itself.
+    Record(Box<StreamRecord>),
+}
+
+/// What a readable stream record says.
+#[derive(Debug)]
+pub struct Reading {
+    /// About when it was written.
+    pub written_at: Timestamp,
+    /// The call that wrote it, if the record has its id.
+    pub call: Option<RequestId>,
+    /// What it says about the kind of the nameservice record.
+    pub identities: Option<Identities>,
+    /// The change that it describes, if it describes one, or why it cannot be read. The reason quotes no value of the record.
+    pub difference: Result<Option<Difference>, String>,
+}
+
+impl From<&StreamRecord> for Reading {
+    fn from(record: &StreamRecord) -> Self {
+        Self {
+            written_at: record.written_at,
+            call: record.call(),
+            identities: record.identities(),
+            difference: record.difference().map_err(|reason| reason.to_string()),
+        }
+    }
+}
+
+/// Members of a JSON object, as text.
+type Members<'a> = BTreeMap<String, &'a RawValue>;
+
+/// Returns the members of an object; none if it is anything else.
+fn members(json: &RawValue) -> Members<'_> {
+    serde_json::from_str(json.get()).unwrap_or_default()
+}
+
+/// Returns a member that is a text; empty if it is anything else.
+fn text(members: &Members<'_>, name: &str) -> String {
+    members.get(name).and_then(|value| serde_json::from_str(value.get()).ok()).unwrap_or_default()
 }
 
 impl Delivery {
-    /// Parses an entry of the `Records` of a Lambda event.
-    pub fn from_event(raw: Value) -> Self {
-        let text = |pointer| raw.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (event_id, sequence_number) = (text("/eventID"), text("/dynamodb/SequenceNumber"));
-        let record = match serde_json::from_value::<EventRecord>(raw.clone()) {
-            Ok(_) if event_id.is_empty() => Err("the record has no `eventID`".to_owned()),
-            Ok(record) => Ok(StreamRecord {
-                event_id: event_id.clone(),
-                sequence_number: sequence_number.clone(),
-                written_at: Timestamp::from_second(record.change.approximate_creation_date_time.timestamp())
-                    .unwrap_or(Timestamp::UNIX_EPOCH),
-                keys: record.change.keys.into(),
-                old: record.change.old_image.into(),
-                new: record.change.new_image.into(),
-            }),
-            Err(error) => Err(format!("the record is not one of a DynamoDB stream{}", unquoted(&error.to_string()))),
-        };
-        Self { event_id, sequence_number, record, raw: Some(raw) }
+    /// Wraps an entry of the `Records` of a Lambda event.
+    pub fn from_event(entry: Box<RawValue>) -> Self {
+        let record = members(&entry);
+        let change = record.get("dynamodb").map(|change| members(change)).unwrap_or_default();
+        let (event_id, sequence_number) = (text(&record, "eventID"), text(&change, "SequenceNumber"));
+        Self { event_id, sequence_number, content: Content::Event(entry) }
     }
 
     /// Wraps a record that was read from the stream itself.
     pub fn from_stream(record: StreamRecord) -> Self {
         let (event_id, sequence_number) = (record.event_id.clone(), record.sequence_number.clone());
-        Self { event_id, sequence_number, record: Ok(record), raw: None }
+        Self { event_id, sequence_number, content: Content::Record(record.into()) }
     }
 
     /// Returns the id of the record, the same in every delivery.
@@ -68,38 +102,56 @@ impl Delivery {
         &self.sequence_number
     }
 
-    /// Returns the whole record as text.
-    pub fn raw(&self) -> Value {
-        match (&self.raw, &self.record) {
-            (Some(raw), _) => raw.clone(),
-            (None, Ok(record)) => {
-                let image = |item: &HashMap<_, _>| serde_dynamo::Item::from(item.clone());
-                json!({
-                    "eventID": record.event_id,
-                    "dynamodb": {
-                        "ApproximateCreationDateTime": record.written_at.as_second(),
-                        "SequenceNumber": record.sequence_number,
-                        "Keys": image(&record.keys),
-                        "OldImage": image(&record.old),
-                        "NewImage": image(&record.new),
-                    }
-                })
+    /// Returns the whole record as JSON.
+    pub fn json(&self) -> serde_json::Result<Cow<'_, RawValue>> {
+        let record = match &self.content {
+            Content::Event(entry) => return Ok(Cow::Borrowed(entry)),
+            Content::Record(record) => record,
+        };
+        let image = |item: &nameservice_dynamo::Item| serde_dynamo::Item::from(item.clone());
+        to_raw_value(&json!({
+            "eventID": record.event_id,
+            "dynamodb": {
+                "ApproximateCreationDateTime": record.written_at.as_second(),
+                "SequenceNumber": record.sequence_number,
+                "Keys": image(&record.keys),
+                "OldImage": image(&record.old),
+                "NewImage": image(&record.new),
             }
-            (None, Err(_)) => Value::Null,
+        }))
+        .map(Cow::Owned)
+    }
+
+    /// Returns what it says, or why it is no record of a DynamoDB stream.
+    pub fn read(&self) -> Result<Reading, String> {
+        match &self.content {
+            Content::Event(entry) => match self.parse(entry)? {
+                _ if self.event_id.is_empty() => Err("the record has no `eventID`".to_owned()),
+                record => Ok(Reading::from(&record)),
+            },
+            Content::Record(record) => Ok(Reading::from(record.as_ref())),
         }
     }
 
     /// Returns the call that wrote it, if the record has its id.
     pub fn call(&self) -> Option<RequestId> {
-        self.record()?.call()
+        match &self.content {
+            Content::Event(entry) => self.parse(entry).ok()?.call(),
+            Content::Record(record) => record.call(),
+        }
     }
 
-    pub(crate) fn record(&self) -> Option<&StreamRecord> {
-        self.record.as_ref().ok()
-    }
-
-    /// Returns the change that it describes, or why it cannot be read. The reason quotes no value of the record.
-    pub fn difference(&self) -> Result<Option<Difference>, String> {
-        self.record.as_ref().map_err(String::clone)?.difference().map_err(|reason| reason.to_string())
+    fn parse(&self, entry: &RawValue) -> Result<StreamRecord, String> {
+        let record: EventRecord = serde_json::from_str(entry.get())
+            .map_err(|error| format!("the record is not one of a DynamoDB stream{}", unquoted(&error.to_string())))?;
+        Ok(StreamRecord {
+            event_id: self.event_id.clone(),
+            sequence_number: self.sequence_number.clone(),
+            written_at: Timestamp::from_second(record.change.approximate_creation_date_time.timestamp())
+                .unwrap_or(Timestamp::UNIX_EPOCH),
+            keys: record.change.keys.into(),
+            old: record.change.old_image.into(),
+            new: record.change.new_image.into(),
+        })
     }
 }

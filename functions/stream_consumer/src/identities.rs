@@ -6,9 +6,9 @@ use nameservice_feed::{Entry, Feed};
 use nameservice_model::{Address, ChangeKind, ChangedPart, ConcernKind, Identity, RecordKind, Result};
 use nameservice_store::{Difference, Identities, Known, Store};
 
-use crate::{Delivery, Found};
+use crate::{Delivery, Found, Identified, Seen};
 
-/// Returns the feed entries of the changes, each with the delivery it came from.
+/// Returns the feed entries of the changes.
 ///
 /// Only ledgers have heads, so that a batch of pushes costs no read: a head that belongs to no record takes a position, and
 /// replicas leave it out. For other changes, the batch shows the kind if it contains a stream record of the meta item; the rest
@@ -18,13 +18,14 @@ pub(crate) async fn identify(
     store: &Store,
     feed: &Feed,
     batch: &[Delivery],
+    seen: &[Seen],
     found: Vec<Found>,
-) -> Result<Vec<(usize, Entry)>> {
-    let in_batch = InBatch::by(batch);
+) -> Result<Vec<Identified>> {
+    let in_batch = InBatch::by(seen);
     let mut unknown = BTreeSet::new();
     let identities: Vec<Option<Identity>> = found
         .iter()
-        .map(|Found { delivery, difference }| {
+        .map(|Found { delivery, difference, .. }| {
             let identity = match difference.part {
                 ChangedPart::Concern(ConcernKind::Head) => Some(LEDGER),
                 _ => in_batch.at(*delivery, difference),
@@ -40,16 +41,19 @@ pub(crate) async fn identify(
     let mut recorded = Recorded { feed, latest: None, before: HashMap::new() };
 
     let mut entries = Vec::with_capacity(found.len());
-    for (Found { delivery, difference }, identity) in found.into_iter().zip(identities) {
+    for (Found { delivery, difference, is_whole }, identity) in found.into_iter().zip(identities) {
         let identity = match (identity, read.get(&difference.address)) {
             (Some(identity), _) => Some(identity),
-            (None, Some(known)) if is_of(known, &difference, &batch[delivery]) => Some(known.identity.clone()),
+            (None, Some(known)) if is_of(known, &difference, &seen[delivery]) => Some(known.identity.clone()),
             (None, known) => recorded.of(&difference.address, known).await?,
         };
         let event_id = batch[delivery].event_id().to_owned();
         let sequence_number = batch[delivery].sequence_number().to_owned();
         match identity {
-            Some(identity) => entries.push((delivery, Entry { event_id, sequence_number, difference, identity })),
+            Some(identity) => {
+                let entry = Entry { event_id, sequence_number, difference, identity };
+                entries.push(Identified { delivery, entry, is_whole });
+            }
             None => tracing::warn!(
                 event_id,
                 address = difference.address.as_str(),
@@ -65,9 +69,8 @@ const LEDGER: Identity = Identity { kind: RecordKind::Ledger, source_type: None 
 
 /// Returns whether the stored record is certainly the one that was changed, and not a later one of the same address: a record's
 /// items are only deleted with it, and none is older than the record. Both times are in whole seconds.
-fn is_of(known: &Known, difference: &Difference, delivery: &Delivery) -> bool {
-    let written_at = delivery.record().map(|record| record.written_at);
-    difference.kind != ChangeKind::Purged && known.created_at.is_none_or(|at| written_at.is_some_and(|by| at < by))
+fn is_of(known: &Known, difference: &Difference, seen: &Seen) -> bool {
+    difference.kind != ChangeKind::Purged && known.created_at.is_none_or(|at| seen.written_at.is_some_and(|by| at < by))
 }
 
 /// Kinds that the feed has recorded for records that may have been replaced.
@@ -99,11 +102,11 @@ impl Recorded<'_> {
 struct InBatch(HashMap<Address, Vec<(usize, Identities)>>);
 
 impl InBatch {
-    fn by(batch: &[Delivery]) -> Self {
+    fn by(seen: &[Seen]) -> Self {
         let mut in_batch: HashMap<Address, Vec<(usize, Identities)>> = HashMap::new();
-        for (i, delivery) in batch.iter().enumerate() {
-            if let Some(identities) = delivery.record().and_then(|record| record.identities()) {
-                in_batch.entry(identities.address.clone()).or_default().push((i, identities));
+        for (i, seen) in seen.iter().enumerate() {
+            if let Some(identities) = &seen.identities {
+                in_batch.entry(identities.address.clone()).or_default().push((i, identities.clone()));
             }
         }
         Self(in_batch)

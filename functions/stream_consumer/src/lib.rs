@@ -20,7 +20,10 @@ mod doorbell;
 mod identities;
 mod subscriptions;
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use jiff::Timestamp;
@@ -28,13 +31,13 @@ use lambda_runtime::{LambdaEvent, service_fn};
 use metrics::{counter, gauge, histogram};
 use nameservice_dynamo::{lambda_config, variable};
 use nameservice_feed::{Entry, Feed};
-use nameservice_model::{Change, chain};
-use nameservice_store::{Difference, Store};
-use serde_json::Value;
+use nameservice_model::{Change, ChangePayload, RequestId, RunMemory, chain};
+use nameservice_store::{Difference, Identities, Store};
+use serde_json::value::RawValue;
 
 pub use appsync::{HintError, Hints};
 pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
-pub use delivery::Delivery;
+pub use delivery::{Delivery, Reading};
 pub use doorbell::Doorbell;
 pub use subscriptions::Subscriptions;
 
@@ -95,60 +98,100 @@ impl Consumer {
         self
     }
 
-    /// Consumes a batch up to the first failure.
+    /// Consumes a batch up to the first failure: in parts, if its payloads would take much memory.
     pub async fn consume(&self, batch: &[Delivery]) -> Consumed {
-        let (found, unreadable, mut end) = self.read(batch).await;
-        let mut changes = Vec::new();
-        let first_found = found.first().map(|found| found.delivery);
-        let failure = match identities::identify(&self.store, &self.feed, batch, found).await {
+        let Read { seen, found, unreadable, mut end } = self.read(batch).await;
+        let mut done = Done::default();
+        let first = found.first().map(|found| found.delivery);
+        match identities::identify(&self.store, &self.feed, batch, &seen, found).await {
             Ok(identified) => {
-                // The delivery of each entry.
-                let (origins, entries): (Vec<usize>, Vec<Entry>) = identified.into_iter().unzip();
-                let appended = self.feed.append(&entries).await;
-                changes = appended.changes;
-                for (change, origin) in changes.iter().zip(&origins) {
-                    let traceparent = batch[*origin].call().and_then(|call| call.traceparent());
-                    tracing::debug!(position = change.position, traceparent, "in the feed");
+                let mut left = VecDeque::from(identified);
+                while !left.is_empty() {
+                    let part = next_part(batch, &mut left);
+                    if let Some(failed) = self.append(part, &seen, &mut done).await {
+                        end = end.min(failed);
+                        break;
+                    }
                 }
-                appended.error.map(|error| (origins[changes.len()], error))
             }
-            Err(error) => first_found.map(|first| (first, error)),
-        };
-        if let Some((delivery, error)) = failure {
-            tracing::error!(error = chain(&error), appended = changes.len(), "a batch was appended only partly");
-            end = end.min(delivery);
+            Err(error) => {
+                tracing::error!(error = chain(&error), "nothing of a batch was appended");
+                end = first.map_or(end, |first| first.min(end));
+            }
         }
-        tokio::join!(self.ring(&changes), self.notify(&changes));
-        measure(&changes, unreadable);
+        done.measure(unreadable);
         let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
-        Consumed { failed, changes: changes.len(), unreadable }
+        Consumed { failed, changes: done.changes, unreadable }
     }
 
-    /// Returns the changes of the records, the number of dead letters, and where to stop: at a record whose dead letter could not
-    /// be stored.
-    async fn read(&self, batch: &[Delivery]) -> (Vec<Found>, usize, usize) {
-        let (mut found, mut unreadable) = (Vec::new(), 0);
+    /// Appends changes, and reports them to those who wait. Returns the first delivery that was not completed, if there is one.
+    async fn append(&self, part: Vec<Identified>, seen: &[Seen], done: &mut Done) -> Option<usize> {
+        let (origins, entries): (Vec<usize>, Vec<Entry>) =
+            part.into_iter().map(|found| (found.delivery, found.entry)).unzip();
+        let appended = self.feed.append(&entries).await;
+        drop(entries);
+        let changes = appended.changes;
+        for (change, origin) in changes.iter().zip(&origins) {
+            let traceparent = seen[*origin].call.as_ref().and_then(RequestId::traceparent);
+            tracing::debug!(position = change.position, traceparent, "in the feed");
+        }
+        let failed = appended.error.map(|error| {
+            tracing::error!(error = chain(&error), appended = changes.len(), "a batch was appended only partly");
+            origins[changes.len()]
+        });
+        tokio::join!(self.ring(&changes), self.notify(&changes));
+        done.add(&changes);
+        failed
+    }
+
+    /// Reads the records one by one: the others are in memory as text. Records that cannot be read become dead letters.
+    async fn read(&self, batch: &[Delivery]) -> Read {
+        let (mut seen, mut found, mut unreadable, mut end) = (Vec::new(), Vec::new(), 0, batch.len());
+        let mut memory = RunMemory::default();
         for (i, delivery) in batch.iter().enumerate() {
-            match delivery.difference() {
+            let (known, difference) = match delivery.read() {
+                Ok(Reading { written_at, call, identities, difference }) => {
+                    (Seen { written_at: Some(written_at), call, identities }, difference)
+                }
+                Err(reason) => (Seen::default(), Err(reason)),
+            };
+            // Also of those after the end: the kind of a record may come from a later one.
+            seen.push(known);
+            if i >= end {
+                continue;
+            }
+            match difference {
                 Ok(None) => {}
                 // No route names it, and no list holds it (docs/specification.md, Names).
                 Ok(Some(difference)) if !difference.address.is_well_formed() => {
                     let address = difference.address.as_str();
                     tracing::debug!(address, "left out: only Fluree allows this name");
                 }
-                Ok(Some(difference)) => found.push(Found { delivery: i, difference }),
+                Ok(Some(mut difference)) => {
+                    let is_whole = !memory.is_full();
+                    match is_whole {
+                        true => memory.add(&difference.payload),
+                        false => difference.payload = ChangePayload::None,
+                    }
+                    found.push(Found { delivery: i, difference, is_whole });
+                }
                 Err(reason) => {
                     tracing::error!(event_id = delivery.event_id(), reason, "a stream record cannot be read");
-                    if let Err(error) = self.dead_letters.store(delivery, &reason).await {
-                        let error = chain(error.as_ref());
-                        tracing::error!(error, "a dead letter could not be stored: its record will be delivered again");
-                        return (found, unreadable, i);
+                    match self.dead_letters.store(delivery, &reason).await {
+                        Ok(()) => unreadable += 1,
+                        Err(error) => {
+                            let error = chain(error.as_ref());
+                            tracing::error!(
+                                error,
+                                "a dead letter could not be stored: its record will be delivered again"
+                            );
+                            end = i;
+                        }
                     }
-                    unreadable += 1;
                 }
             }
         }
-        (found, unreadable, batch.len())
+        Read { seen, found, unreadable, end }
     }
 
     /// Rings for the records of the changes. A lost ring is counted, and does not fail the batch.
@@ -178,19 +221,57 @@ fn lost(what: &'static str, Hints { of, lost, error }: &Hints) -> Option<u64> {
     Some(*lost as u64)
 }
 
-/// Records the metrics of a batch: how much of it is in the feed, and the age of its oldest change.
-fn measure(changes: &[Change], unreadable: usize) {
-    if unreadable > 0 {
-        counter!("nameservice_feed_dead_letters_total").increment(unreadable as u64);
+/// What has become of a batch.
+#[derive(Default)]
+struct Done {
+    /// How many changes are in the feed.
+    changes: usize,
+    /// The last of their positions.
+    last: u64,
+    /// When the oldest was made.
+    oldest: Option<Timestamp>,
+}
+
+impl Done {
+    fn add(&mut self, changes: &[Change]) {
+        self.changes += changes.len();
+        for change in changes {
+            self.last = self.last.max(change.position);
+            self.oldest = Some(self.oldest.map_or(change.occurred_at, |oldest| oldest.min(change.occurred_at)));
+        }
     }
-    let Some(last) = changes.iter().map(|change| change.position).max() else { return };
-    gauge!("nameservice_feed_position").set(last as f64);
-    histogram!("nameservice_feed_batch_changes").record(changes.len() as f64);
-    if let Some(oldest) = changes.iter().map(|change| change.occurred_at).min() {
+
+    /// Records the metrics of the batch: how much of it is in the feed, and the age of its oldest change.
+    fn measure(&self, unreadable: usize) {
+        if unreadable > 0 {
+            counter!("nameservice_feed_dead_letters_total").increment(unreadable as u64);
+        }
+        let Some(oldest) = self.oldest else { return };
+        gauge!("nameservice_feed_position").set(self.last as f64);
+        histogram!("nameservice_feed_batch_changes").record(self.changes as f64);
         let lag = Timestamp::now().duration_since(oldest).as_secs_f64();
         // Not negative, even if clocks differ.
         histogram!("nameservice_feed_lag_seconds").record(lag.max(0.0));
     }
+}
+
+/// What the records of a batch say.
+struct Read {
+    /// What is known of each record.
+    seen: Vec<Seen>,
+    found: Vec<Found>,
+    /// How many records could not be read.
+    unreadable: usize,
+    /// Where to stop: at a record whose dead letter could not be stored, or after the last one.
+    end: usize,
+}
+
+/// What a stream record says besides its change; nothing if it cannot be read.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    written_at: Option<Timestamp>,
+    call: Option<RequestId>,
+    identities: Option<Identities>,
 }
 
 /// A change of a delivery.
@@ -199,6 +280,33 @@ pub(crate) struct Found {
     /// The index of the delivery in the batch.
     delivery: usize,
     difference: Difference,
+    /// Whether it has its payload: beyond what may be in memory it is read again when its turn comes.
+    is_whole: bool,
+}
+
+/// A change of a delivery, whose record's kind is known.
+#[derive(Debug)]
+pub(crate) struct Identified {
+    delivery: usize,
+    entry: Entry,
+    is_whole: bool,
+}
+
+/// Takes the next changes whose payloads may be in memory together: at least one.
+fn next_part(batch: &[Delivery], left: &mut VecDeque<Identified>) -> Vec<Identified> {
+    let (mut part, mut memory) = (Vec::new(), RunMemory::default());
+    while !memory.is_full()
+        && let Some(mut next) = left.pop_front()
+    {
+        if !next.is_whole
+            && let Ok(Reading { difference: Ok(Some(difference)), .. }) = batch[next.delivery].read()
+        {
+            next.entry.difference = difference;
+        }
+        memory.add(&next.entry.difference.payload);
+        part.push(next);
+    }
+    part
 }
 
 /// Consumes Lambda's events until the runtime ends: the `main` of the function, over the store and the feed that its
@@ -220,7 +328,7 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
         Ok(None) => {}
         Err(error) => tracing::error!(error = chain(&error), "nothing is published to subscriptions"),
     }
-    lambda_runtime::run(service_fn(async |event: LambdaEvent<Value>| {
+    lambda_runtime::run(service_fn(async |event: LambdaEvent<Box<RawValue>>| {
         let answer = consumer.handle(event.payload).await;
         nameservice_lambda::write_metrics();
         Ok::<_, lambda_runtime::Error>(answer)
@@ -232,15 +340,15 @@ impl Consumer {
     /// Answers an event of the stream with the records that must be delivered again.
     ///
     /// Records are parsed one by one, so that an unreadable one becomes a dead letter and does not fail the batch.
-    pub async fn handle(&self, event: Value) -> DynamoDbEventResponse {
-        let records = match event {
-            Value::Object(mut members) => members.remove("Records"),
-            _ => None,
-        };
-        let Some(Value::Array(records)) = records else {
+    pub async fn handle(&self, event: Box<RawValue>) -> DynamoDbEventResponse {
+        let records = serde_json::from_str::<BTreeMap<String, &RawValue>>(event.get())
+            .ok()
+            .and_then(|members| serde_json::from_str::<Vec<Box<RawValue>>>(members.get("Records")?.get()).ok());
+        let Some(records) = records else {
             tracing::error!("an event without `Records`: nothing to consume");
             return DynamoDbEventResponse::default();
         };
+        drop(event);
         let batch: Vec<Delivery> = records.into_iter().map(Delivery::from_event).collect();
         let consumed = self.consume(&batch).await;
         tracing::info!(records = batch.len(), changes = consumed.changes, unreadable = consumed.unreadable, "consumed");

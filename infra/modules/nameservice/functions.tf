@@ -10,7 +10,7 @@
 #   actions          all actions that its role allows, by key of local.resources. Every function with a store also uses `GetItem`
 #                    on the table to open its connection during init. Resources of options that are off are left out
 #   option           the entry of local.options with which the function is deployed. None: always
-#   memory, timeout  in MB, in seconds. Requests to DynamoDB have a deadline of 13 seconds
+#   memory, timeout  in MB, in seconds. tests/memory.rs counts what functions hold. Requests to DynamoDB have a deadline of 13 seconds
 #   concurrency      reserved concurrency, which is also its limit
 locals {
   functions = {

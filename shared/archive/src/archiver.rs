@@ -12,9 +12,11 @@ const RUN: Limit = match Limit::new(1000) {
     Ok(limit) => limit,
     Err(_) => Limit::ONE,
 };
-/// The maximum number of changes in one object, and the size in bytes after which no more are added.
+/// The maximum number of changes in one object, and the sizes in bytes after which no more are added: of their JSON, and of their payloads in
+/// memory.
 const MAX_CHANGES: usize = 10_000;
 const MAX_BYTES: usize = 4 * 1024 * 1024;
+const MAX_MEMORY: usize = 8 * MAX_BYTES;
 /// How long a follower waits for the next change before it looks again.
 const WAIT: Duration = Duration::from_secs(20);
 /// Delays after failures: the first, and the longest.
@@ -183,7 +185,7 @@ impl Archiver {
 
     /// Returns what follows the end of the archive. If the feed has reached `until`, later changes are not waited for.
     async fn next(&self, end: u64, until: u64) -> Result<Next> {
-        let (mut changes, mut bytes) = (Vec::<Change>::new(), 0);
+        let (mut changes, mut bytes, mut memory) = (Vec::<Change>::new(), 0, 0);
         loop {
             let after = end + changes.len() as u64;
             let limit = Limit::new(RUN.get().min(self.max_changes - changes.len())).unwrap_or(Limit::ONE);
@@ -208,8 +210,9 @@ impl Archiver {
                     return Err(failed(OPERATION, ArchiveError::Sparse(expected)));
                 }
                 bytes += line(&change).map_err(|error| failed(OPERATION, error))?.len();
+                memory += change.payload.memory();
                 changes.push(change);
-                if bytes >= MAX_BYTES || changes.len() == self.max_changes {
+                if bytes >= MAX_BYTES || memory >= MAX_MEMORY || changes.len() == self.max_changes {
                     return Ok(object(changes, true));
                 }
             }

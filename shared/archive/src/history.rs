@@ -1,6 +1,6 @@
 //! The history of one record, found by scanning the objects of its time.
 
-use nameservice_model::{Address, Change, ChangeFeed as _, History, HistoryQuery, Result};
+use nameservice_model::{Address, Change, ChangeFeed as _, History, HistoryQuery, Result, RunMemory};
 
 use crate::Archive;
 
@@ -19,7 +19,7 @@ fn is_wanted(change: &Change, address: &Address, query: &HistoryQuery) -> bool {
 }
 
 async fn oldest_first(archive: &Archive, address: &Address, query: &HistoryQuery) -> Result<History> {
-    let (mut changes, mut looked_at) = (Vec::new(), query.after);
+    let (mut changes, mut looked_at, mut memory) = (Vec::new(), query.after, RunMemory::default());
     let before = query.before.unwrap_or(u64::MAX);
     for _ in 0..LOOKS {
         let Some(segment) = archive.segment_at(looked_at + 1).await? else {
@@ -30,8 +30,9 @@ async fn oldest_first(archive: &Archive, address: &Address, query: &HistoryQuery
                 return Ok(History { changes, more_after: None });
             }
             if is_wanted(change, address, query) {
+                memory.add(&change.payload);
                 changes.push(change.clone());
-                if changes.len() == query.limit.get() {
+                if changes.len() == query.limit.get() || memory.is_full() {
                     return Ok(History { changes, more_after: Some(change.position) });
                 }
             }
@@ -47,7 +48,7 @@ async fn oldest_first(archive: &Archive, address: &Address, query: &HistoryQuery
 async fn newest_first(archive: &Archive, address: &Address, query: &HistoryQuery) -> Result<History> {
     let end = archive.position().await?;
     let mut before = query.before.unwrap_or(u64::MAX).min(end.saturating_add(1));
-    let mut changes = Vec::new();
+    let (mut changes, mut memory) = (Vec::new(), RunMemory::default());
     for _ in 0..LOOKS {
         if before <= query.after.saturating_add(1) {
             return Ok(History { changes, more_after: None });
@@ -60,8 +61,9 @@ async fn newest_first(archive: &Archive, address: &Address, query: &HistoryQuery
                 return Ok(History { changes, more_after: None });
             }
             if is_wanted(change, address, query) {
+                memory.add(&change.payload);
                 changes.push(change.clone());
-                if changes.len() == query.limit.get() {
+                if changes.len() == query.limit.get() || memory.is_full() {
                     return Ok(History { changes, more_after: Some(change.position) });
                 }
             }

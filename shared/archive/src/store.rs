@@ -5,7 +5,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Limit, Result, Run};
+use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Limit, Result, Run, RunMemory};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -181,7 +181,15 @@ impl ChangeFeed for Archive {
             Content::Gap => Run::Gone { oldest: segment.last + 1 },
             Content::Changes(changes) => {
                 let skipped = usize::try_from(after + 1 - segment.first).unwrap_or(usize::MAX);
-                Run::Changes(changes.iter().skip(skipped).take(limit.get()).cloned().collect())
+                let (mut run, mut memory) = (Vec::new(), RunMemory::default());
+                for change in changes.iter().skip(skipped).take(limit.get()) {
+                    if memory.is_full() {
+                        break;
+                    }
+                    memory.add(&change.payload);
+                    run.push(change.clone());
+                }
+                Run::Changes(run)
             }
         })
     }

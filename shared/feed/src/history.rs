@@ -1,6 +1,6 @@
 //! The history of one record: its guards, in the order of its commits.
 
-use nameservice_model::{Address, Change, History, HistoryQuery, Identity, Result};
+use nameservice_model::{Address, Change, History, HistoryQuery, Identity, Result, RunMemory};
 use nameservice_views::Range;
 
 use crate::{
@@ -25,7 +25,7 @@ impl Feed {
         let (mut passing, mut sought) = (bounds.start().is_some(), bounds.start());
         let mut range = Range::new().limit(if passing { limit.max(PASSED_OVER) } else { limit });
         range.descending = query.newest_first;
-        let (mut changes, mut last, mut pages) = (Vec::new(), query.after, 0);
+        let (mut changes, mut last, mut pages, mut memory) = (Vec::new(), query.after, 0, RunMemory::default());
         loop {
             let page = self.view.load_range::<Guard>(&id, &range).await?;
             for row in page.rows {
@@ -42,9 +42,10 @@ impl Feed {
                 }
                 let change = row.change(address)?;
                 if query.part.is_none_or(|part| part == change.part) {
+                    memory.add(&change.payload);
                     changes.push(change);
                 }
-                if changes.len() == limit {
+                if changes.len() == limit || memory.is_full() {
                     return Ok(History { changes, more_after: Some(last) });
                 }
             }
@@ -76,11 +77,7 @@ impl Feed {
         else {
             return Ok(None);
         };
-        let is_of_record = |change: &Change| change.position == position && change.address == *address;
-        let (changes, [lowest, highest]) = segment.unpacked()?;
-        if !changes.iter().any(is_of_record) {
-            return Ok(None);
-        }
+        let Some([lowest, highest]) = segment.sequence_of(position, address)? else { return Ok(None) };
         Ok(Some(match newest_first {
             true => format!("{}{BEHIND}", guards::padded(&highest)),
             false => guards::padded(&lowest),

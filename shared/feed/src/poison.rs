@@ -42,22 +42,27 @@ struct Row {
 fn name_of(event_id: &str, record: &str) -> String {
     match event_id.len() {
         1..=MAX_EVENT_ID => event_id.to_owned(),
-        _ => format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(record))),
+        // Of the value: another delivery may write it otherwise.
+        _ => {
+            let value =
+                serde_json::from_str::<Value>(record).map_or_else(|_| record.to_owned(), |value| value.to_string());
+            format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(value)))
+        }
     }
 }
 
 impl Feed {
     /// Stores a stream record that cannot be read, with the reason, for 14 days. Idempotent.
     ///
-    /// The record is stored whole. Fails if it is larger than a row ([`Error::TooLarge`](nameservice_model::Error::TooLarge)).
-    pub async fn store_dead_letter(&self, event_id: &str, reason: &str, record: &Value) -> Result<()> {
+    /// The record, which is JSON, is stored whole. Fails if it is larger than a row
+    /// ([`Error::TooLarge`](nameservice_model::Error::TooLarge)).
+    pub async fn store_dead_letter(&self, event_id: &str, reason: &str, record: &str) -> Result<()> {
         let now = self.now();
-        let record = record.to_string();
         let row = Row {
             id: POISON_ID.to_owned(),
-            position: name_of(event_id, &record),
+            position: name_of(event_id, record),
             reason: reason.to_owned(),
-            record,
+            record: record.to_owned(),
             recorded_at: now.as_millisecond(),
         };
         Ok(self.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await.map(drop)?)

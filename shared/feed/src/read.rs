@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
 use async_trait::async_trait;
 use nameservice_dynamo::is_missing_table;
-use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run};
+use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run, RunMemory};
 use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
 
@@ -61,7 +61,8 @@ impl ChangeFeed for Feed {
 }
 
 impl Feed {
-    /// Returns what [`ChangeFeed::changes`] returns, and the last position of the feed at that time.
+    /// Returns what [`ChangeFeed::changes`] returns, and the last position of the feed at that time. Fewer changes than the limit
+    /// if their payloads would take too much memory.
     ///
     /// Takes two requests, or one if there are no changes after the position.
     ///
@@ -103,13 +104,21 @@ impl Feed {
             };
             return Ok((run, counter.n));
         }
-        let (mut changes, mut reached) = (Vec::new(), after);
+        let (mut changes, mut reached, mut memory) = (Vec::new(), after, RunMemory::default());
         for segment in segments {
-            if segment.first > reached + 1 || segment.ttl <= now || changes.len() == limit.get() {
+            let has_enough = changes.len() == limit.get() || memory.is_full();
+            if segment.first > reached + 1 || segment.ttl <= now || has_enough {
                 break;
             }
-            let wanted = segment.changes()?.into_iter().filter(|change| change.position > reached);
-            changes.extend(wanted.take(limit.get() - changes.len()));
+            let read = usize::try_from(reached + 1 - segment.first).unwrap_or(usize::MAX);
+            for change in segment.changes()?.skip(read) {
+                if changes.len() == limit.get() || memory.is_full() {
+                    break;
+                }
+                let change = change?;
+                memory.add(&change.payload);
+                changes.push(change);
+            }
             reached = segment.last()?;
         }
         Ok((Run::Changes(changes), counter.n))
@@ -150,8 +159,8 @@ impl Feed {
         let segments = self.view.load_range::<Segment>(FEED_ID, &range).await?.rows;
         let mut latest = HashMap::new();
         for segment in segments.iter().take_while(|segment| !segment.is_former()) {
-            for change in segment.changes()?.into_iter().rev() {
-                latest.entry(change.address).or_insert(change.identity);
+            for (address, identity) in segment.identities()?.into_iter().rev() {
+                latest.entry(address).or_insert(identity);
             }
         }
         Ok(latest)

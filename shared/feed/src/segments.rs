@@ -11,7 +11,7 @@ use nameservice_model::{Address, Change, ChangeKind, ChangePayload, ChangedPart,
 use nameservice_views::{RowKey, SaveMode, Write};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_bytes::ByteBuf;
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::rows::{self, FEED_ID, sort_key};
 
@@ -62,7 +62,7 @@ struct Packed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grown: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    payload: Option<Value>,
+    payload: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     payload_omitted: bool,
     /// How long before `recorded_at` it was written, in milliseconds.
@@ -70,14 +70,14 @@ struct Packed {
 }
 
 /// Reads a member that is `null` as a value, and not as a missing one.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
 }
 
 impl Content {
     /// Returns the compressed changes, whose stream records have these sequence numbers.
     pub(crate) fn pack(changes: &[Change], sequence: [String; 2]) -> Result<Vec<u8>> {
-        let content = Self { sequence, changes: changes.iter().map(Packed::of).collect() };
+        let content = Self { sequence, changes: changes.iter().map(Packed::of).collect::<Result<_>>()? };
         let mut packed = GzEncoder::new(Vec::new(), Compression::best());
         packed.write_all(&serde_json::to_vec(&content).map_err(rows::corrupt)?).map_err(rows::corrupt)?;
         packed.finish().map_err(rows::corrupt)
@@ -85,13 +85,13 @@ impl Content {
 }
 
 impl Packed {
-    fn of(change: &Change) -> Self {
+    fn of(change: &Change) -> Result<Self> {
         let (payload, payload_omitted) = match &change.payload {
             ChangePayload::None => (None, false),
-            ChangePayload::Value(value) => (Some(value.clone()), false),
+            ChangePayload::Value(value) => (Some(to_raw_value(value).map_err(rows::corrupt)?), false),
             ChangePayload::Omitted => (None, true),
         };
-        Self {
+        Ok(Self {
             address: change.address.as_str().to_owned(),
             kind: change.identity.kind.as_str().to_owned(),
             source_type: change.identity.source_type.clone(),
@@ -102,7 +102,12 @@ impl Packed {
             payload,
             payload_omitted,
             age: change.recorded_at.as_millisecond() - change.occurred_at.as_millisecond(),
-        }
+        })
+    }
+
+    fn identity(self) -> Result<(Address, Identity)> {
+        let identity = Identity { kind: rows::kind_of(&self.kind)?, source_type: self.source_type };
+        Ok((Address::stored(self.address), identity))
     }
 
     fn change(self, position: u64, recorded_at: Timestamp) -> Result<Change> {
@@ -117,7 +122,7 @@ impl Packed {
             payload: match self.payload {
                 _ if self.payload_omitted => ChangePayload::Omitted,
                 None => ChangePayload::None,
-                Some(value) => ChangePayload::Value(value),
+                Some(json) => ChangePayload::Value(serde_json::from_str(json.get()).map_err(rows::corrupt)?),
             },
             occurred_at: rows::moment(recorded_at.as_millisecond().saturating_sub(self.age))?,
             recorded_at,
@@ -168,27 +173,39 @@ impl Segment {
         serde_json::from_slice(&json).map_err(rows::corrupt)
     }
 
-    /// Returns its changes, with their positions.
-    pub(crate) fn changes(&self) -> Result<Vec<Change>> {
-        Ok(self.unpacked()?.0)
+    /// Returns its changes, with their positions. Only those that the iterator returns are unpacked whole.
+    pub(crate) fn changes(&self) -> Result<impl Iterator<Item = Result<Change>> + use<>> {
+        let (packed, recorded_at) = (self.packed()?.changes, rows::moment(self.recorded_at)?);
+        Ok((self.first..).zip(packed).map(move |(at, packed)| packed.change(at, recorded_at)))
     }
 
-    /// Returns its changes, and the lowest and the highest sequence number of their stream records.
-    pub(crate) fn unpacked(&self) -> Result<(Vec<Change>, [String; 2])> {
-        let (content, last, recorded_at) = (self.content()?, self.last()?, rows::moment(self.recorded_at)?);
+    /// Returns the records that it has changes of, and what they were, in the order of the changes.
+    pub(crate) fn identities(&self) -> Result<Vec<(Address, Identity)>> {
+        self.packed()?.changes.into_iter().map(Packed::identity).collect()
+    }
+
+    /// Returns the lowest and the highest sequence number of its stream records, if the change at a position is one of this record.
+    pub(crate) fn sequence_of(&self, position: u64, address: &Address) -> Result<Option<[String; 2]>> {
+        let Content { sequence, changes } = self.packed()?;
+        let is_of_record = |(at, packed): (u64, &Packed)| at == position && packed.address == address.as_str();
+        Ok((self.first..).zip(&changes).any(is_of_record).then_some(sequence))
+    }
+
+    /// Returns its content, which has as many changes as its positions say.
+    fn packed(&self) -> Result<Content> {
+        let (content, last) = (self.content()?, self.last()?);
         let held = content.changes.len() as u64;
         if self.first.checked_add(held) != last.checked_add(1) {
             return Err(rows::corrupt(format!("the segment from {} to {last} holds {held} changes", self.first)));
         }
-        let changes = (self.first..).zip(content.changes).map(|(at, packed)| packed.change(at, recorded_at));
-        Ok((changes.collect::<Result<_>>()?, content.sequence))
+        Ok(content)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use nameservice_model::{ConcernKind, RecordKind};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -205,6 +222,10 @@ mod tests {
             occurred_at: Timestamp::from_millisecond(1_700_000_000_123).unwrap(),
             recorded_at: Timestamp::from_millisecond(1_700_000_000_100).unwrap(),
         }
+    }
+
+    fn unpacked(segment: &Segment) -> Result<Vec<Change>> {
+        segment.changes()?.collect()
     }
 
     fn segment(changes: &[Change]) -> Segment {
@@ -224,18 +245,18 @@ mod tests {
             ChangePayload::Value(json!({ "a": [1.5, null, "ü\u{0}\u{ffff}", ""], "n": u64::MAX })),
         ];
         let changes: Vec<Change> = (41..).zip(payloads).map(|(at, payload)| change(at, payload)).collect();
-        assert_eq!(segment(&changes).changes().unwrap(), changes);
+        assert_eq!(unpacked(&segment(&changes)).unwrap(), changes);
     }
 
     #[test]
     fn a_segment_that_holds_more_or_less_than_it_says_or_is_of_another_format_is_an_error() {
         let whole = || segment(&[change(1, ChangePayload::None), change(2, ChangePayload::None)]);
-        assert_eq!(whole().changes().unwrap().len(), 2);
-        assert!(Segment { first: 2, ..whole() }.changes().is_err());
-        assert!(Segment { first: u64::MAX, ..whole() }.changes().is_err());
-        let error = Segment { format: 2, ..whole() }.changes().unwrap_err();
+        assert_eq!(unpacked(&whole()).unwrap().len(), 2);
+        assert!(unpacked(&Segment { first: 2, ..whole() }).is_err());
+        assert!(unpacked(&Segment { first: u64::MAX, ..whole() }).is_err());
+        let error = unpacked(&Segment { format: 2, ..whole() }).unwrap_err();
         assert!(nameservice_model::chain(&error).contains("upgrade"), "{error:?}");
         let cut = whole().changes[..20].to_vec();
-        assert!(Segment { changes: ByteBuf::from(cut), ..whole() }.changes().is_err());
+        assert!(unpacked(&Segment { changes: ByteBuf::from(cut), ..whole() }).is_err());
     }
 }

@@ -71,7 +71,9 @@ async fn visible_changes(context: &Context<'_>, begin: Option<u64>, limit: Limit
         let seen = changes.iter().filter(|change| caller.sees(&change.address));
         let mut seen: Vec<_> = seen.map(api::changes::Change::from).collect();
         if !seen.is_empty() {
-            let has_next = changes.len() == count.get() || seen.len() > limit.get();
+            let has_next = changes.len() == count.get()
+                || seen.len() > limit.get()
+                || last < service.feed.position().await.map_err(|error| failed(context, error))?;
             seen.truncate(limit.get());
             return changes_of(context, seen, has_previous, has_next);
         }

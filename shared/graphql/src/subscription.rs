@@ -10,7 +10,7 @@ use nameservice_http::{
     filter::{Filter, Interest},
     hub::{End, Entry, Hub, Joined, Subscription as Joining},
 };
-use nameservice_model::{ChangeFeed, Limit, Run};
+use nameservice_model::{ChangeFeed, Limit, Run, RunMemory};
 
 use crate::{
     context::{Caller, Reserved, caller, failed, patterns, service},
@@ -125,7 +125,7 @@ impl Reader {
                 Run::Gone { oldest } => return Err(self.gone(oldest).await),
                 Run::Changes(changes) => changes,
             };
-        let is_the_end = changes.len() < PAGE.get();
+        let is_the_end = !RunMemory::may_continue(&changes, PAGE.get());
         self.after = changes.last().map_or(self.after, |last| last.position);
         let marked = self
             .interest

@@ -151,6 +151,58 @@ impl ChangePayload {
         // What replaces a secret may be longer.
         if is_small(&value) { Self::Value(value) } else { Self::Omitted }
     }
+
+    /// Returns about how many bytes of memory it takes.
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::Value(value) => memory(value),
+            Self::None | Self::Omitted => 0,
+        }
+    }
+}
+
+/// What the payloads of changes that are read together take in memory, which is up to a hundred times their JSON.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunMemory(usize);
+
+impl RunMemory {
+    /// The most that they take, in bytes, besides the last of them: a small part of a function of 256 MB, which holds several copies.
+    pub const MAX: usize = 8 * 1024 * 1024;
+
+    /// Adds a payload.
+    pub fn add(&mut self, payload: &ChangePayload) {
+        self.0 = self.0.saturating_add(payload.memory());
+    }
+
+    /// Returns whether no more payloads should be read with these.
+    pub fn is_full(self) -> bool {
+        self.0 >= Self::MAX
+    }
+
+    /// Returns whether a run has as many changes as were to be read, or as many as may be in memory: more may follow.
+    pub fn may_continue(changes: &[Change], limit: usize) -> bool {
+        let mut memory = Self::default();
+        changes.iter().for_each(|change| memory.add(&change.payload));
+        changes.len() >= limit || memory.is_full()
+    }
+}
+
+/// Returns about how many bytes of memory a value takes.
+fn memory(value: &Value) -> usize {
+    /// A node of a map has room for eleven members, and five or more unless it is the only one.
+    const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>());
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>(),
+        Value::String(text) => size_of::<Value>() + text.capacity(),
+        Value::Array(values) => {
+            let spare = (values.capacity() - values.len()) * size_of::<Value>();
+            size_of::<Value>() + spare + values.iter().map(memory).sum::<usize>()
+        }
+        Value::Object(members) => {
+            let of_member = |(name, value): (&String, &Value)| name.capacity() + memory(value);
+            size_of::<Value>() + members.len().div_ceil(5) * NODE + members.iter().map(of_member).sum::<usize>()
+        }
+    }
 }
 
 /// One entry of the change feed.

@@ -44,7 +44,7 @@ pub use call::{Call, RequestId};
 pub use capability::{Capabilities, Capability, FeedKind, LostReplies};
 pub use change::{
     Change, ChangeEvent, ChangeKind, ChangePayload, ChangedPart, History, HistoryQuery, Identity,
-    MAX_CHANGE_PAYLOAD_BYTES, Run,
+    MAX_CHANGE_PAYLOAD_BYTES, Run, RunMemory,
 };
 pub use concern::{ConcernKind, ConcernState, ConcernValue, MAX_WATERMARK, check_watermark};
 pub use content_id::{ContentId, InvalidContentId};

@@ -195,7 +195,7 @@ pub trait ChangeFeed: Send + Sync {
         false
     }
 
-    /// Returns at most `limit` changes after a position, consistent and without a gap.
+    /// Returns at most `limit` changes after a position, consistent and without a gap. Fewer are not the end: only none are.
     async fn changes(&self, after: u64, limit: Limit) -> Result<Run>;
 
     /// Waits until something follows the position, which the caller has found to be the end of the feed, or for the given

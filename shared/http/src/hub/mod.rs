@@ -20,7 +20,7 @@ use std::{
 };
 
 use axum::body::Bytes;
-use nameservice_model::{Change, ChangeFeed, Error, Limit, Result, Run, chain};
+use nameservice_model::{Change, ChangeFeed, Error, Limit, Result, Run, RunMemory, chain};
 use tokio::{
     sync::{Notify, OnceCell},
     time::{Instant, sleep},
@@ -58,11 +58,13 @@ pub struct Entry {
     /// The change.
     pub change: Change,
     json: OnceLock<String>,
+    /// What its payload takes, in bytes.
+    memory: usize,
 }
 
 impl From<Change> for Entry {
     fn from(change: Change) -> Self {
-        Self { change, json: OnceLock::new() }
+        Self { memory: change.payload.memory(), change, json: OnceLock::new() }
     }
 }
 
@@ -144,9 +146,30 @@ struct State {
     groups: Groups,
     is_running: bool,
     /// The last changes that were read.
-    recent: VecDeque<Arc<Entry>>,
+    recent: Recent,
     /// Everything up to here was read. It is being matched while it is beyond the position.
     read_to: u64,
+}
+
+/// The last changes that were read, for those who subscribe a little behind.
+#[derive(Default)]
+struct Recent {
+    entries: VecDeque<Arc<Entry>>,
+    /// What their payloads take, in bytes.
+    memory: usize,
+}
+
+impl Recent {
+    fn extend(&mut self, entries: impl Iterator<Item = Arc<Entry>>) {
+        for entry in entries {
+            self.memory += entry.memory;
+            self.entries.push_back(entry);
+            while self.entries.len() > KEPT || self.memory > RunMemory::MAX {
+                let Some(oldest) = self.entries.pop_front() else { break };
+                self.memory -= oldest.memory;
+            }
+        }
+    }
 }
 
 impl std::fmt::Debug for Hub {
@@ -174,11 +197,11 @@ impl Hub {
         }
         let mut missed = Vec::new();
         if after < state.read_to {
-            let begins = state.recent.front().map(|first| first.change.position);
+            let begins = state.recent.entries.front().map(|first| first.change.position);
             if begins.is_none_or(|begins| after + 1 < begins) {
                 return Joined::Behind;
             }
-            missed.extend(state.recent.iter().filter(|entry| entry.change.position > after).cloned());
+            missed.extend(state.recent.entries.iter().filter(|entry| entry.change.position > after).cloned());
         }
         let place = state.groups.add(interest, member.clone());
         let (hub, interest, ready) = (self.clone(), interest.clone(), VecDeque::new());
@@ -276,7 +299,7 @@ impl Inner {
         let is_over = state.groups.is_empty();
         if is_over {
             state.is_running = false;
-            state.recent = VecDeque::new();
+            state.recent = Recent::default();
         }
         // Consumes an earlier notification, so that it does not end the wait that follows.
         pin!(self.idle.notified()).enable();
@@ -294,8 +317,6 @@ impl Inner {
             // They are read twice if they could not be matched.
             let read_to = state.read_to;
             state.recent.extend(entries.iter().filter(|entry| entry.change.position > read_to).cloned());
-            let surplus = state.recent.len().saturating_sub(KEPT);
-            state.recent.drain(..surplus);
             state.read_to = read_to.max(last);
         }
         let (work, matching) = (index.patterns() * entries.len(), index.clone());
@@ -346,7 +367,7 @@ async fn round(hub: &Inner, index: &mut Arc<Index>) -> Result<(), Error> {
             state.groups.end(&End::Gone { oldest }, |_| true);
             state.groups = Groups::default();
             // They may be of another feed than what follows.
-            state.recent = VecDeque::new();
+            state.recent = Recent::default();
             *index = Arc::default();
         }
         Run::Changes(changes) if changes.is_empty() => {

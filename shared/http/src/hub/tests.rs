@@ -226,6 +226,15 @@ async fn whoever_joins_misses_nothing_and_sees_nothing_twice() {
     }
     take(&mut first, 15 + KEPT as u64).await;
     assert!(matches!(hub.subscribe(&interest, 3, Duration::ZERO), Joined::Behind));
+    // Large changes are kept for as long as they fit the memory.
+    let end = 15 + KEPT as u64;
+    for position in end + 1..=end + 10 {
+        feed.push("a", RunMemory::MAX / 8);
+        take(&mut first, position).await;
+    }
+    assert!(matches!(hub.subscribe(&interest, end + 1, Duration::ZERO), Joined::Behind));
+    let mut behind = join(&hub, &interest, end + 5);
+    assert_eq!(take(&mut behind, end + 10).await, (end + 6..=end + 10).collect::<Vec<_>>());
 }
 
 #[tokio::test]
