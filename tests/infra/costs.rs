@@ -3,13 +3,15 @@
 use std::{fmt::Write as _, fs, path::PathBuf, sync::Arc};
 
 use http::Method;
+use http_body_util::BodyExt as _;
 use nameservice_tests::{
     engine,
     prelude::*,
     proxy::{Request, WRITES},
-    pump,
+    pump, service,
 };
 use stream_consumer::Consumer;
+use tokio::time::timeout;
 use topic_publisher::TopicPublisher;
 
 use super::permissions::Everything;
@@ -157,6 +159,27 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         );
         publish(&mut table, &format!("a head among {among}"), changes).await;
     }
+
+    // What a peer of Fluree is sent each time its stream begins: a hundred records.
+    for n in 0..98 {
+        service.post("/v1/ledgers", json!({ "address": format!("peer{n}"), "head": commit(1) })).await.expect(201);
+    }
+    proxy.take_requests();
+    let stream = http::Request::get(format!("{}/fluree/events?all=true", service.url()));
+    let stream = stream.body(http_body_util::Full::default()).unwrap();
+    let mut body = service::client().request(stream).await.unwrap().into_body();
+    let mut text = String::new();
+    while !text.contains("end of records") {
+        let frame = timeout(LONG, body.frame()).await.expect("the end of the records").unwrap().unwrap();
+        text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
+    }
+    let records = text.matches("event: ns-record").count() as f64;
+    assert!((100.0..110.0).contains(&records), "{records}");
+    // Without those that look for changes, which go on.
+    let of_records = |request: &Request| ["BatchGetItem", "Scan"].contains(&request.operation.as_str());
+    let requests: Vec<Request> = proxy.take_requests().into_iter().filter(of_records).collect();
+    let each = Units::of(&requests).among(records);
+    row(&mut table, "a record at the beginning of a Fluree peer's stream", each, FUNCTION / records);
 
     println!("| a million of | requests | read units | write units | dollars |\n|---|---|---|---|---|\n{table}");
     let readme = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/README.md")).unwrap();

@@ -1,12 +1,17 @@
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use ::change_stream::{Limits, route_within};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use jiff::Timestamp;
+use nameservice_embedded::{Embedded, Options};
 use nameservice_feed::Entry;
-use nameservice_http::{App, Auth, shapes::changes as shapes};
+use nameservice_http::{App, Auth, EndsBy, shapes::changes as shapes};
 use nameservice_store::Difference;
 use nameservice_tests::pump::pump;
 use tokio::{
@@ -14,6 +19,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::timeout,
 };
+use tower::ServiceExt as _;
 
 use super::*;
 
@@ -606,4 +612,27 @@ async fn any_number_of_readers_reads_the_feed_once() {
     // One for the first to begin, which may come late, and one for what was appended.
     let reads = service.table.proxy.take_requests().iter().filter(|request| request.operation == "Query").count();
     assert!((1..=2).contains(&reads), "{reads}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_lambda_a_stream_ends_after_90_seconds_unless_its_reader_would_begin_again() {
+    let backend = Arc::new(Embedded::memory(Options::default()).unwrap());
+    let app = App::new(backend.clone(), backend, Auth::Open);
+    let router = nameservice_http::service(::change_stream::route().into(), app);
+    for (path, invocation, lasts) in [
+        ("/v1/events", None, 840..=840),
+        ("/v1/events", Some(900), 90..=90),
+        ("/fluree/events?all=true", Some(900), 840..=840),
+        // The end of an invocation is a time of the machine, which does not stand still.
+        ("/fluree/events?all=true", Some(600), 470..=590),
+    ] {
+        let mut request = http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        if let Some(seconds) = invocation {
+            request.extensions_mut().insert(EndsBy(SystemTime::now() + Duration::from_secs(seconds)));
+        }
+        let begun = tokio::time::Instant::now();
+        router.clone().oneshot(request).await.unwrap().into_body().collect().await.unwrap();
+        let lasted = begun.elapsed().as_secs();
+        assert!(lasts.contains(&lasted), "{path} in {invocation:?} s lasts {lasted} s");
+    }
 }

@@ -182,7 +182,8 @@ async fn fluree_event_stream(
     // Taken before the records are read, so that changes made meanwhile are sent again, and nothing is missed.
     let (after, first) = begin(session.feed.as_ref(), resumed).await?;
     let projection = Projection::of_records(names, session.caller.clone(), scope, resumed.is_some());
-    Ok(session.start(projection, after, first))
+    // Fluree's own peers send no id: each new stream begins with all records.
+    Ok(session.start_whole(projection, after, first))
 }
 
 /// Returns where a stream begins, and what was read there: before the answer begins, it can still be a rejection.

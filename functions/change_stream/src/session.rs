@@ -21,6 +21,9 @@ use crate::{Limits, projection::Projection, reader::Reader};
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How long before Lambda ends an invocation its stream ends.
 const BEFORE_THE_END: Duration = Duration::from_secs(10);
+/// How long a stream lasts on Lambda whose reader resumes where it was. Lambda does not see that a reader has left: until then an
+/// abandoned stream takes its instance.
+const RESUMED_AFTER: Duration = Duration::from_secs(90);
 
 /// One reader's stream, before it begins.
 pub(crate) struct Session<N> {
@@ -63,19 +66,30 @@ impl<N: Needs> Session<N> {
         }
     }
 
-    /// Begins the stream after this position; `first` is what was found there.
+    /// Begins the stream after this position; `first` is what was found there. Its reader resumes it by the last id.
     pub(crate) fn start(self, projection: Projection, after: u64, first: Option<Run>) -> Response {
+        let longest = if self.ends_by.is_some() { RESUMED_AFTER } else { self.limits.lifetime };
+        self.begin(projection, after, first, longest)
+    }
+
+    /// Begins a stream whose reader is sent everything once more when it ends, so that it lasts as long as it can.
+    pub(crate) fn start_whole(self, projection: Projection, after: u64, first: Option<Run>) -> Response {
+        let longest = self.limits.lifetime;
+        self.begin(projection, after, first, longest)
+    }
+
+    fn begin(self, projection: Projection, after: u64, first: Option<Run>, longest: Duration) -> Response {
         let request_id = self.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-        let over = Instant::now() + self.left();
+        let over = Instant::now() + self.left(longest);
         let Self { feed, hub, limits, shutdown, .. } = self;
         Reader::new(feed, hub, projection, after, first, limits).stream(request_id, shutdown, over)
     }
 
-    /// How long the stream may last.
-    fn left(&self) -> Duration {
+    /// How long the stream may last: at most this long.
+    fn left(&self, longest: Duration) -> Duration {
         let now = SystemTime::now();
         let ends = [self.caller.expires_at(), self.ends_by].into_iter().flatten();
         let left = ends.map(|end| end.duration_since(now).unwrap_or_default());
-        left.fold(self.limits.lifetime, Duration::min)
+        left.fold(longest, Duration::min)
     }
 }

@@ -72,9 +72,9 @@ locals {
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]
       }
-      # Lambda does not see that a reader has left, so an abandoned stream takes its instance until this time is over. A stream ends
-      # ten seconds before it, and its reader resumes with the last id.
-      timeout     = 100
+      # The longest that Lambda allows: Fluree's peers are sent all records again when their stream ends. The others end after 90 seconds,
+      # since Lambda does not see that a reader has left, and resume with the last id.
+      timeout     = 900
       concurrency = var.event_stream_concurrency
     }
 

@@ -307,7 +307,7 @@ variable "long_poll_concurrency" {
 }
 
 variable "event_stream_concurrency" {
-  description = "How many event streams (SSE) may be open at the same time, reserved like `long_poll_concurrency`. A stream whose reader has left counts for up to 90 seconds."
+  description = "How many event streams (SSE) may be open at the same time, reserved like `long_poll_concurrency`. A stream whose reader has left counts for up to 90 seconds, one of Fluree's route for up to 14 minutes."
   type        = number
   default     = -1
   nullable    = false

@@ -29,8 +29,8 @@ run "functions" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["change_stream"].timeout == 100 && alltrue([for name in ["change_list", "record_get", "record_list", "snapshot_get", "lease_acquire"] : aws_lambda_function.this[name].timeout == 29])
-    error_message = "An abandoned stream holds its instance for two minutes at most, and readers can wait for twenty seconds."
+    condition     = aws_lambda_function.this["change_stream"].timeout == 900 && alltrue([for name in ["change_list", "record_get", "record_list", "snapshot_get", "lease_acquire"] : aws_lambda_function.this[name].timeout == 29])
+    error_message = "A stream of Fluree's route lasts as long as Lambda allows, and readers can wait for twenty seconds."
   }
 
   assert {
