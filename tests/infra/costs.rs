@@ -175,7 +175,7 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
     }
     let records = text.matches("event: ns-record").count() as f64;
     assert!((100.0..110.0).contains(&records), "{records}");
-    // Without those that look for changes, which go on.
+    // Without those that look for changes, which continue.
     let of_records = |request: &Request| ["BatchGetItem", "Scan"].contains(&request.operation.as_str());
     let requests: Vec<Request> = proxy.take_requests().into_iter().filter(of_records).collect();
     let each = Units::of(&requests).among(records);

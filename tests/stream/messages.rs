@@ -402,7 +402,7 @@ async fn a_request_that_is_to_be_split_is_not_done_if_a_later_one_fails() {
 }
 
 #[tokio::test]
-async fn no_request_is_sent_after_the_time_is_over() {
+async fn no_request_is_sent_after_the_deadline() {
     let (sns, topic) = topic().await;
     let published = topic.publish(&of_records(|n| n), Some(Instant::now())).await;
     assert!(published.done == 0 && published.error.is_none() && sizes(&sns).is_empty(), "{published:?}");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use nameservice_feed::Feed;
+use nameservice_lambda::{MAX_MESSAGE_BYTES, queue_json};
 use nameservice_model::{BoxError, Error};
 use serde::Serialize;
 use serde_json::{
@@ -13,8 +14,6 @@ use serde_json::{
 
 use crate::Delivery;
 
-/// The longest message, in bytes, that every queue accepts.
-const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 /// The longest record that fits a row, which has at most 400 KB.
 const MAX_ROW_BYTES: usize = 300 * 1024;
 
@@ -57,8 +56,7 @@ impl QueueOfDeadLetters {
 #[async_trait]
 impl DeadLetters for QueueOfDeadLetters {
     async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError> {
-        // SQS rejects these two characters, even inside a JSON string.
-        let body = message(delivery, reason)?.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
+        let body = message(delivery, reason)?;
         self.client.send_message().queue_url(&self.url).message_body(body).send().await?;
         Ok(())
     }
@@ -66,7 +64,7 @@ impl DeadLetters for QueueOfDeadLetters {
 
 /// The record with its reason.
 fn message(delivery: &Delivery, reason: &str) -> serde_json::Result<String> {
-    let with_reason = |record: &RawValue| serde_json::to_string(&Letter { reason, record });
+    let with_reason = |record: &RawValue| serde_json::to_string(&Letter { reason, record }).map(queue_json);
     let whole = with_reason(&delivery.json()?)?;
     if whole.len() <= MAX_MESSAGE_BYTES {
         return Ok(whole);

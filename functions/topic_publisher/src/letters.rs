@@ -2,13 +2,10 @@
 
 use async_trait::async_trait;
 use nameservice_api::changes::Change as Shape;
+use nameservice_lambda::{MAX_MESSAGE_BYTES, queue_json};
 use nameservice_model::{BoxError, Change};
 use serde_json::{Value, json};
 
-/// The longest message, in bytes, that every queue accepts.
-const MAX_MESSAGE_BYTES: usize = 256 * 1024;
-/// The longest JSON of a letter: its characters may take more space once they are escaped.
-const MAX_BYTES: usize = MAX_MESSAGE_BYTES - 8 * 1024;
 const MAX_REASON_CHARS: usize = 1_000;
 
 /// What can never be published.
@@ -53,9 +50,7 @@ impl QueueOfDeadLetters {
 #[async_trait]
 impl DeadLetters for QueueOfDeadLetters {
     async fn store(&self, letter: Letter<'_>) -> Result<(), BoxError> {
-        // SQS rejects these two characters, even inside a JSON string.
-        let body = message(letter)?.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
-        self.client.send_message().queue_url(&self.url).message_body(body).send().await?;
+        self.client.send_message().queue_url(&self.url).message_body(message(letter)?).send().await?;
         Ok(())
     }
 }
@@ -71,17 +66,20 @@ fn message(letter: Letter<'_>) -> Result<String, BoxError> {
         Letter::Rejected { change, reason } => (change, reason.chars().take(MAX_REASON_CHARS).collect::<String>()),
     };
     let mut shape = serde_json::to_value(Shape::from(change))?;
-    let whole = json!({ "reason": reason, "change": shape }).to_string();
-    if whole.len() <= MAX_BYTES {
+    let with_reason = |change: &Value| queue_json(json!({ "reason": reason, "change": change }).to_string());
+    let whole = with_reason(&shape);
+    if whole.len() <= MAX_MESSAGE_BYTES {
         return Ok(whole);
     }
     if let Value::Object(members) = &mut shape {
         members.remove("payload");
         members.insert("payload_omitted".to_owned(), true.into());
     }
-    let without_payload = json!({ "reason": reason, "change": shape }).to_string();
-    if without_payload.len() <= MAX_BYTES {
+    let without_payload = with_reason(&shape);
+    if without_payload.len() <= MAX_MESSAGE_BYTES {
         return Ok(without_payload);
     }
-    Ok(json!({ "reason": reason, "change": { "position": change.position }, "change_omitted": true }).to_string())
+    Ok(queue_json(
+        json!({ "reason": reason, "change": { "position": change.position }, "change_omitted": true }).to_string(),
+    ))
 }

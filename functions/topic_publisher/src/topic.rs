@@ -12,6 +12,7 @@ use cloudevents::{Event, EventBuilder, EventBuilderV10};
 use futures_util::future::join_all;
 use nameservice_api::changes::Change as Shape;
 use nameservice_feed::FEED_ID;
+use nameservice_lambda::queue_json;
 use nameservice_model::{BoxError, Change, chain};
 use tokio::time::Instant;
 
@@ -122,9 +123,8 @@ struct Message {
 
 impl Message {
     fn of(source: &str, place: usize, change: &Change) -> Result<Self, BoxError> {
-        // SQS rejects these two characters, even inside a JSON string: a subscribed queue would not get the message.
-        let body = serde_json::to_string(&cloud_event(source, change)?)?;
-        let body = body.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
+        // A subscribed queue would not get the message otherwise.
+        let body = queue_json(serde_json::to_string(&cloud_event(source, change)?)?);
         Ok(Self { place, body, attributes: attributes(change) })
     }
 

@@ -15,6 +15,7 @@ mod environment;
 mod http;
 #[cfg(feature = "http")]
 mod keys;
+mod queues;
 #[cfg(feature = "http")]
 mod reads;
 
@@ -33,6 +34,7 @@ pub use environment::InvalidVariable;
 pub use http::{behind_gateway, serve_function_url, serve_lambda, serve_without_store};
 #[cfg(all(feature = "archive", feature = "http"))]
 pub use http::{serve_feed, serve_streaming_url};
+pub use queues::{MAX_MESSAGE_BYTES, queue_json};
 
 /// Runs a function that is called with something other than HTTP requests, over the store and the feed that its
 /// environment names. The function runs the runtime's loop itself.
