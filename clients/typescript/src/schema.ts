@@ -809,7 +809,7 @@ export interface components {
              *     no value is left.
              */
             payload?: Record<string, unknown> | null;
-            /** @description Whether the payload was left out because it is larger than 16 KiB: read the record. */
+            /** @description Whether the payload was left out because it is larger than 16 KiB or cannot be read: read the record. */
             payload_omitted?: boolean;
             /**
              * Format: date-time

@@ -56,7 +56,7 @@ pub struct Change {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub payload: Option<Value>,
-    /// Whether the payload was left out because it is larger than 16 KiB: read the record.
+    /// Whether the payload was left out because it is larger than 16 KiB or cannot be read: read the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub payload_omitted: bool,
     /// When the writer wrote it, RFC 3339 in UTC.

@@ -237,7 +237,7 @@ pub(crate) struct Change {
     previous: Option<Long>,
     /// The value after the change, secrets redacted; null if no value is left.
     payload: Option<Json<Value>>,
-    /// Whether the payload was left out because it is larger than 16 KiB: read the record.
+    /// Whether the payload was left out because it is larger than 16 KiB or cannot be read: read the record.
     payload_omitted: bool,
     /// When the writer wrote it, RFC 3339 in UTC.
     occurred_at: String,

@@ -134,7 +134,7 @@ pub enum ChangePayload {
     /// The current value, with secrets redacted: `{id, t}` for a head, `{id, t, rev, graphs?}` for an index, the
     /// payload for a status or a config, `{retracted, source_type?, dependencies?, source_branch?}` for a meta.
     Value(Value),
-    /// It is larger than [`MAX_CHANGE_PAYLOAD_BYTES`]: read the record.
+    /// It is larger than [`MAX_CHANGE_PAYLOAD_BYTES`], or could not be read: read the record.
     Omitted,
 }
 

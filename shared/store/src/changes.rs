@@ -78,20 +78,40 @@ impl StreamRecord {
     pub fn difference(&self) -> Result<Option<Difference>, Unreadable> {
         let Some((address, part)) = self.part()? else { return Ok(None) };
         check_types(part, &self.new)?;
+        let Some((mut difference, content)) = self.shown(address, part) else { return Ok(None) };
+        difference.payload = content.map_or(ChangePayload::None, ChangePayload::of);
+        Ok(Some(difference))
+    }
+
+    /// Returns the change that reads of the nameservice record show, without its payload: they treat attributes of the wrong type as
+    /// absent. `None` if they show no change, or if the key is unknown.
+    pub fn without_payload(&self) -> Option<Difference> {
+        let (address, part) = self.part().ok()??;
+        let (difference, _) = self.shown(address, part)?;
+        if self.new.is_empty() {
+            return Some(difference);
+        }
+        // A meta item without a readable kind is no record to reads, and may soon be one again. Its copies stay until it is deleted.
+        let kind = if difference.kind == ChangeKind::Purged { ChangeKind::Updated } else { difference.kind };
+        Some(Difference { kind, payload: ChangePayload::Omitted, ..difference })
+    }
+
+    /// Returns the difference between the images as reads show them, without its payload, and the content after it.
+    fn shown(&self, address: Address, part: ChangedPart) -> Option<(Difference, Option<Value>)> {
         let (before, after) = (state(part, &self.old), state(part, &self.new));
         // A concern without an item is unborn. Fluree does not write every item: a retraction marks those that are missing, too.
         let unborn = (part != ChangedPart::Meta).then_some(PartState { watermark: 0, content: None, retracted: false });
-        let changed = ChangeKind::between(part, before.as_ref().or(unborn.as_ref()), after.as_ref());
-        let Some(kind) = changed else { return Ok(None) };
-        Ok(Some(Difference {
+        let kind = ChangeKind::between(part, before.as_ref().or(unborn.as_ref()), after.as_ref())?;
+        let difference = Difference {
             address,
             part,
             kind,
             watermark: after.as_ref().map_or(0, |state| state.watermark),
             previous: before.as_ref().filter(|_| part != ChangedPart::Meta).map(|state| state.watermark),
-            payload: after.and_then(|state| state.content).map_or(ChangePayload::None, ChangePayload::of),
+            payload: ChangePayload::None,
             occurred_at: self.occurred_at(),
-        }))
+        };
+        Some((difference, after.and_then(|state| state.content)))
     }
 
     /// Returns what the stream record says about the kind of a nameservice record; `None` unless it is about a meta
@@ -326,6 +346,34 @@ mod tests {
         keyless.keys.remove("sk");
         assert_eq!(keyless.difference().unwrap_err(), Unreadable::NoKey("sk"));
         assert_eq!(kind("head", NOTHING, json!({"commit_t": null, "commit_id": null})), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_a_change_without_payload_if_reads_show_one() {
+        use ChangeKind::*;
+        let head = |t: Value, id: Value| json!({"commit_t": t, "commit_id": id});
+        let meta = json!({"kind": "ledger", "retracted": true});
+        for (sk, old, new, expected) in [
+            ("head", head(2.into(), "a".into()), head("three".into(), "b".into()), Some((Reset, 0, Some(2)))),
+            ("head", head(2.into(), "a".into()), head(3.into(), 5.into()), Some((Updated, 3, Some(2)))),
+            ("head", NOTHING, head("one".into(), NOTHING), None),
+            ("status", json!({"status_v": 1}), json!({"status_v": 2, "status": 5}), Some((Updated, 2, Some(1)))),
+            ("meta", meta.clone(), json!({"kind": "ledger", "retracted": "true"}), Some((Restored, 0, None))),
+            ("meta", meta.clone(), json!({"kind": 5, "retracted": true}), Some((Updated, 0, None))),
+            ("meta", NOTHING, json!({"kind": 5}), None),
+            ("commit#00000000000000000001", NOTHING, json!({"commit_t": "one"}), None),
+        ] {
+            let shown = record(sk, old.clone(), new.clone()).without_payload().map(|difference| {
+                assert_eq!(difference.payload, ChangePayload::Omitted);
+                (difference.kind, difference.watermark, difference.previous)
+            });
+            assert_eq!(shown, expected, "{sk}: {old} -> {new}");
+        }
+        let gone = record("meta", meta, NOTHING).without_payload().unwrap();
+        assert_eq!((gone.kind, gone.payload), (Purged, ChangePayload::None));
+        let mut keyless = record("head", NOTHING, head(1.into(), "a".into()));
+        keyless.keys.remove("pk");
+        assert_eq!(keyless.without_payload(), None);
     }
 
     #[test]

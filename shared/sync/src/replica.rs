@@ -604,7 +604,11 @@ impl Follower {
                 });
                 (record.status.v, payload)
             }
-            ConcernKind::Head | ConcernKind::Index => {
+            ConcernKind::Head => {
+                let Some(head) = record.head else { return Ok(None) };
+                (head.v, head.change_payload())
+            }
+            ConcernKind::Index => {
                 let index = nameservice_api::Index::from(record.index.clone());
                 (record.index.v, serde_json::to_value(index).ok())
             }

@@ -135,7 +135,7 @@ class Change(TypedDict):
     """
     payload_omitted: NotRequired[bool]
     """
-    Whether the payload was left out because it is larger than 16 KiB: read the record.
+    Whether the payload was left out because it is larger than 16 KiB or cannot be read: read the record.
     """
     occurred_at: str
     """
