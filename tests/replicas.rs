@@ -216,6 +216,64 @@ async fn what_belongs_to_no_record_shows_at_no_replica_and_stops_none() {
     assert_eq!(replica.names().view().len(), 1);
 }
 
+/// Consumes the stream, with records that cannot be read.
+async fn consume_all(table: &nameservice_tests::table::Table) {
+    let consumer = stream_consumer::Consumer::new(table.store.clone(), table.feed.clone());
+    for batch in nameservice_tests::pump::deliveries(table).await.chunks(100) {
+        assert_eq!(consumer.consume(batch).await.failed, None);
+    }
+}
+
+/// Another program writes values of a wrong type. Changes without a payload are read again, and what is not known is not shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_what_cannot_be_read_stops_no_replica_and_shows_what_reads_of_the_upstream_show() {
+    let service = Service::with_stream().await;
+    let table = &service.table;
+    let (store, name) = (&table.store, at("mydb"));
+    store.create_ledger(&Call::fresh(), &name, Some(&new_head(1)), None).await.unwrap().applied();
+    store.push_index(&Call::fresh(), &name, &older(index(1))).await.unwrap().applied();
+    consume_all(table).await;
+    let replica =
+        nameservice_sync::Replica::in_memory(Client::new(service.url()).unwrap(), Options::default()).unwrap();
+    replica.ready().await;
+    let shown = async || {
+        consume_all(table).await;
+        let position = table.feed.position().await.unwrap();
+        assert!(replica.reached(position, DEADLINE).await, "the replica has stopped: {:?}", replica.state());
+        let record = replica.names().view().record(&name).unwrap();
+        (position, record)
+    };
+    let mut before = shown().await.0;
+    let mut moved = |now: u64| assert!(std::mem::replace(&mut before, now) < now, "the feed shows that it has changed");
+
+    // The index has the same `t` as the head that cannot be read: it is no head.
+    table.set("mydb:main", "index", "index_t", rows::n(0)).await;
+    table.set("mydb:main", "head", "commit_t", rows::s("two")).await;
+    let (position, record) = shown().await;
+    moved(position);
+    let upstream = store.lookup(&name).await.unwrap().unwrap();
+    assert_eq!((&record.head, &record.index), (&upstream.head, &upstream.index));
+    assert_eq!(record.head.unwrap().payload.unwrap(), cid(1));
+
+    store.push_head(&Call::fresh(), &name, &older(head(3))).await.unwrap().applied();
+    table.set("mydb:main", "head", "commit_id", rows::n(5)).await;
+    let (position, record) = shown().await;
+    moved(position);
+    assert_eq!(record.head.unwrap(), head(3), "the last one that is known");
+
+    let _ = store.protect(&Call::fresh(), &name, true).await.unwrap();
+    table.set("mydb:main", "meta", "protected", rows::s("yes")).await;
+    let (position, record) = shown().await;
+    moved(position);
+    assert_eq!((record.head.unwrap(), record.retracted), (head(3), false));
+
+    store.push_head(&Call::fresh(), &name, &older(head(4))).await.unwrap().applied();
+    let (position, record) = shown().await;
+    moved(position);
+    let upstream = store.lookup(&name).await.unwrap().unwrap();
+    assert_eq!((record.head, record.index, record.status), (upstream.head, upstream.index, upstream.status));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_replicas_cost_the_upstream_ten_event_streams() {
     const REPLICAS: u64 = 10;

@@ -48,6 +48,7 @@ const APPEND: &str = "shared/feed/src/append.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
+const HANDLING: &str = "functions/stream_consumer/src/handling.rs";
 const PUBLISHER: &str = "functions/topic_publisher/src/lib.rs";
 const TOPIC: &str = "functions/topic_publisher/src/topic.rs";
 const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
@@ -368,6 +369,27 @@ pub(crate) const BUGS: &[Bug] = &[
         "end = end.min(failed);",
         "let _ = failed;",
         &["stream::deliveries", "stream::crashes"],
+    ),
+    bug(
+        "a stream record that cannot be read leaves no change",
+        CONSUMER,
+        "call, identities }, difference, without_payload)",
+        "call, identities }, difference, without_payload.filter(|_| false))",
+        &["stream::poison", "stream::consumer", "replicas::a_change_of_what_cannot_be_read"],
+    ),
+    bug(
+        "a stream record whose tries fail with an answer is passed over",
+        HANDLING,
+        "0..TRIES => (Extent::Whole, 0),",
+        "0..TRIES => (Extent::Whole, unanswered + 1),",
+        &["stream::passed_over"],
+    ),
+    bug(
+        "a stream record that ends the function is tried forever",
+        HANDLING,
+        "tries.set_unanswered(unanswered.saturating_add(1))",
+        "tries.set_unanswered(unanswered)",
+        &["stream::passed_over"],
     ),
     bug(
         "the checkpoint of the topic passes what was not published",

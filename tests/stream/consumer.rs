@@ -215,7 +215,15 @@ async fn the_events_that_are_kept_for_people_say_what_their_names_say() {
             0,
         ),
         ("no_change", &[], 0),
-        ("poison", &[("mydb:main", "head", "updated", 5)], 2),
+        (
+            "poison",
+            &[
+                ("mydb:main", "head", "reset", 0),
+                ("mydb:main", "head", "updated", 5),
+                ("mydb:main", "status", "updated", 2),
+            ],
+            2,
+        ),
     ];
     let mut names: Vec<String> = fs::read_dir(&folder)
         .unwrap()

@@ -10,6 +10,7 @@ mod identities;
 mod mapping;
 mod messages;
 mod ministack;
+mod passed_over;
 mod poison;
 mod requests;
 mod subscriptions;

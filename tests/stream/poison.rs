@@ -1,4 +1,5 @@
-//! Records that cannot be read: each becomes one dead letter, whole, and the others are consumed.
+//! Records that cannot be read: each becomes one dead letter, whole, and a change without a payload if its key can be read. The others are
+//! consumed.
 
 use std::sync::{
     Arc, Mutex,
@@ -6,9 +7,11 @@ use std::sync::{
 };
 
 use async_trait::async_trait;
+use nameservice_store::schema;
 use nameservice_tests::{
-    mapping::{Mapping, Odds, Settings},
+    mapping::{Mapping, Odds, Settings, event_record},
     prelude::*,
+    pump,
 };
 use stream_consumer::{Consumer, DeadLetters, Delivery};
 
@@ -42,6 +45,21 @@ async fn three(table: &Table) -> Vec<Value> {
     let mut records = records(table).await;
     records.split_off(records.len() - 3)
 }
+
+/// The spoiled records, each with an id of its own if it has one.
+fn each_of_its_own(record: &Value) -> Vec<(Value, &'static str)> {
+    let mut spoiled = spoiled(record);
+    for (n, (record, _)) in spoiled.iter_mut().enumerate() {
+        if let Some(id) = record.get_mut("eventID").filter(|id| id.as_str().is_some_and(|id| !id.is_empty())) {
+            *id = format!("poison-{n}").into();
+        }
+    }
+    spoiled
+}
+
+/// What reads show of those spoiled records whose key can be read: the head before is at 2.
+const SHOWN: [(&str, &str, i64); 4] =
+    [("head", "reset", 0), ("head", "reset", 0), ("head", "updated", i64::MAX), ("head", "updated", 3)];
 
 /// Ways to spoil a record, and what the reason says.
 fn spoiled(record: &Value) -> Vec<(Value, &'static str)> {
@@ -85,7 +103,7 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_continues() {
     let good = three(&table).await;
     let letters = Letters::default();
     let mut batch = vec![good[0].clone()];
-    let bad = spoiled(&good[1]);
+    let bad = each_of_its_own(&good[1]);
     batch.extend(bad.iter().map(|(record, _)| record.clone()));
     batch.extend_from_slice(&good[1..]);
     let consumer = Consumer::new(table.store.clone(), table.feed.clone()).with_dead_letters(Arc::new(letters.clone()));
@@ -98,7 +116,116 @@ async fn each_becomes_one_letter_with_its_reason_and_the_rest_continues() {
     }
     assert_eq!(sent.len(), bad.len());
     let changes = whole(&table.feed).await;
-    assert_eq!(of(&changes, "a:main"), [("head", "updated", 2), ("head", "updated", 3), ("head", "updated", 4)]);
+    let mut expected = vec![("head", "updated", 2)];
+    expected.extend(SHOWN);
+    expected.extend([("head", "updated", 3), ("head", "updated", 4)]);
+    assert_eq!(of(&changes, "a:main"), expected);
+    for (change, position) in changes.iter().zip(1..) {
+        assert_eq!(change.position, position);
+        assert_eq!(change.payload == ChangePayload::Omitted, (2..6).contains(&position), "{change:?}");
+    }
+}
+
+/// A value of an attribute of this name and type, other than what records of these tests have.
+fn valid(attribute: &schema::Attribute) -> Value {
+    match (attribute.name, attribute.shape) {
+        ("config_json", _) => rows::s("{\"a\": 1}"),
+        (_, schema::Shape::Text) => rows::s("main"),
+        (_, schema::Shape::Count) => rows::n(7),
+        (_, schema::Shape::Truth) => json!({ "BOOL": true }),
+        (_, schema::Shape::Map) => json!({ "M": { "g": { "NULL": true } } }),
+        (_, schema::Shape::List) => json!({ "L": [] }),
+    }
+}
+
+/// Consumes what the stream holds beyond the first records. Returns how many there were, and how many became letters.
+async fn consumed(table: &Table, seen: usize) -> (usize, usize) {
+    let deliveries = &pump::deliveries(table).await[seen..];
+    let letters = table.feed.dead_letters().await.unwrap().len();
+    let batch: Vec<Value> = deliveries.iter().map(event_record).collect();
+    let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+    assert!(consumer.handle(raw(&json!({ "Records": batch }))).await.batch_item_failures.is_empty());
+    (batch.len(), table.feed.dead_letters().await.unwrap().len() - letters)
+}
+
+/// Each attribute that decides on changes, in each part of a ledger and of a graph source: another program writes a value of a wrong type.
+#[tokio::test]
+async fn each_attribute_of_a_wrong_type_is_a_letter_and_a_change_without_payload_that_agrees_with_reads() {
+    let table = Table::with_stream().await;
+    let store = &table.store;
+    store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
+    store.create_branch(&Call::fresh(), &at("a:dev"), &at("a:main"), None).await.unwrap().applied();
+    store.publish_graph_source(&Call::fresh(), &bm25("s:main", json!({ "n": 1 }), &[])).await.unwrap().applied();
+    let mut seen = consumed(&table, 0).await.0;
+    let mut tried = 0;
+    for (name, kind) in [("a:dev", RecordKind::Ledger), ("s:main", RecordKind::GraphSource)] {
+        for part in ChangedPart::ALL {
+            // Only ledgers have heads.
+            if kind == RecordKind::GraphSource && part == ChangedPart::Concern(ConcernKind::Head) {
+                continue;
+            }
+            let sk = part.as_str();
+            let attributes: Vec<&schema::Attribute> = schema::attributes_of(sk)
+                .filter(|attribute| attribute.strict && attribute.only.is_none_or(|only| only == kind))
+                .collect();
+            assert!(attributes.iter().any(|attribute| attribute.name == "retracted"), "{sk}");
+            // DynamoDB checks the types of an index' keys itself.
+            let is_key = |attribute: &schema::Attribute| {
+                let keys =
+                    nameservice_store::DESCRIPTION.indexes.iter().map(|index| (index.partition_key, index.sort_key));
+                let mut keys = keys.flat_map(|(partition, sort)| [Some(partition), sort]).flatten();
+                keys.any(|key| key.name == attribute.name)
+            };
+            for attribute in attributes.into_iter().filter(|attribute| !is_key(attribute)) {
+                let what = format!("{name} {sk} {}", attribute.name);
+                let before = valid(attribute);
+                table.set(name, sk, attribute.name, before.clone()).await;
+                let (new, letters) = consumed(&table, seen).await;
+                assert_eq!(letters, 0, "{what}");
+                seen += new;
+                let position = table.feed.position().await.unwrap();
+
+                let wrong = if attribute.shape == schema::Shape::Text { rows::n(5) } else { rows::s("x") };
+                table.set(name, sk, attribute.name, wrong).await;
+                assert_eq!(consumed(&table, seen).await, (1, 1), "{what}");
+                seen += 1;
+                let changes = table.feed.changes(position, at_most(10)).await.unwrap();
+                let Run::Changes(changes) = changes else { panic!("{what}: {changes:?}") };
+                let [change] = &changes[..] else { panic!("{what}: {changes:?}") };
+                let shown = (change.address.as_str(), change.part, change.payload.clone());
+                assert_eq!(shown, (name, part, ChangePayload::Omitted), "{what}");
+                let record = store.lookup(&at(name)).await.unwrap().unwrap();
+                let watermark = match part {
+                    ChangedPart::Meta => 0,
+                    ChangedPart::Concern(ConcernKind::Head) => record.head.as_ref().unwrap().v,
+                    ChangedPart::Concern(ConcernKind::Index) => record.index.v,
+                    ChangedPart::Concern(ConcernKind::Status) => record.status.v,
+                    ChangedPart::Concern(ConcernKind::Config) => record.config.v,
+                };
+                assert_eq!(change.watermark, watermark, "{what}: {change:?}");
+                assert!(!record.retracted, "{what}");
+                assert_eq!(change.kind == ChangeKind::Restored, attribute.name == "retracted", "{what}: {change:?}");
+                assert_ne!(change.kind, ChangeKind::Purged, "{what}");
+
+                // It is mended, and the feed shows the value.
+                let mended = if attribute.name == "retracted" { json!({ "BOOL": false }) } else { before };
+                table.set(name, sk, attribute.name, mended).await;
+                let (new, letters) = consumed(&table, seen).await;
+                assert_eq!((new, letters), (1, 0), "{what}");
+                seen += new;
+                if attribute.name != "retracted" {
+                    let last = whole(&table.feed).await.pop().unwrap();
+                    assert_eq!(last.position, position + 2, "{what}");
+                    assert!(matches!(last.payload, ChangePayload::Value(_)), "{what}: {last:?}");
+                }
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried >= 20, "{tried} attributes");
+    for (change, position) in whole(&table.feed).await.iter().zip(1..) {
+        assert_eq!(change.position, position);
+    }
 }
 
 /// A name that is there is found, whatever is beside it: a failure that names no record would fail its whole batch.
@@ -150,24 +277,18 @@ async fn a_letter_holds_the_whole_record_with_its_secrets_and_the_reason_which_i
         assert!(record.to_string().contains(CANARY));
         assert!(!reason.contains(CANARY), "{reason}");
     }
-    // Nor is one of them in the feed.
-    assert_eq!(table.feed.position().await.unwrap(), 0);
+    // What the feed says of the one whose key can be read holds no value of it.
+    assert_eq!(table.feed.position().await.unwrap(), 1);
+    let rows = table.client.scan().table_name(table.feed.table()).send().await.unwrap();
+    assert!(!format!("{rows:?}").contains(CANARY));
+    assert_eq!(whole(&table.feed).await[0].payload, ChangePayload::Omitted);
 }
 
 #[tokio::test]
 async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
     let table = Table::with_stream().await;
     let good = three(&table).await;
-    let bad: Vec<Value> = spoiled(&good[1])
-        .into_iter()
-        .enumerate()
-        .map(|(n, (mut record, _))| {
-            if let Some(id) = record.get_mut("eventID").filter(|id| id.as_str().is_some_and(|id| !id.is_empty())) {
-                *id = format!("poison-{n}").into();
-            }
-            record
-        })
-        .collect();
+    let bad: Vec<Value> = each_of_its_own(&good[1]).into_iter().map(|(record, _)| record).collect();
     let consumer = Consumer::new(table.store.clone(), table.feed.clone());
     for _ in 0..2 {
         assert!(consumer.handle(raw(&json!({ "Records": bad }))).await.batch_item_failures.is_empty());
@@ -184,7 +305,7 @@ async fn without_a_queue_they_are_kept_beside_the_feed_each_of_its_own() {
     kept.sort_by_key(Value::to_string);
     wanted.sort_by_key(Value::to_string);
     assert_eq!(kept, wanted);
-    assert_eq!(table.feed.position().await.unwrap(), 0);
+    assert_eq!(of(&whole(&table.feed).await, "a:main"), SHOWN);
 }
 
 #[tokio::test]
@@ -207,7 +328,9 @@ async fn one_that_is_larger_than_any_row_does_not_hold_up_the_shard() {
     let record: Value = serde_json::from_str(&large.record).unwrap();
     assert_eq!(record["dynamodb"]["images_omitted"], true);
     assert_eq!(record["dynamodb"]["Keys"]["pk"]["S"], "a:main");
-    assert_eq!(whole(&table.feed).await.len(), 1);
+    let payloads: Vec<bool> =
+        whole(&table.feed).await.iter().map(|change| change.payload == ChangePayload::Omitted).collect();
+    assert_eq!(payloads, [true, true, false]);
 }
 
 #[tokio::test]
@@ -233,14 +356,17 @@ async fn a_letter_that_cannot_be_sent_is_named_and_what_precedes_it_is_done() {
     letters.closed.store(false, Ordering::Relaxed);
     assert!(consumer.handle(raw(&batch)).await.batch_item_failures.is_empty());
     assert_eq!(letters.sent.lock().unwrap().len(), 1);
-    assert_eq!(whole(&table.feed).await.len(), 2);
+    assert_eq!(
+        of(&whole(&table.feed).await, "a:main"),
+        [("head", "updated", 2), ("head", "reset", 0), ("head", "updated", 4)]
+    );
 }
 
 #[tokio::test]
 async fn poison_never_holds_up_a_mapping_and_nothing_of_it_is_lost() {
     let table = Table::with_stream().await;
     let good = three(&table).await;
-    let bad: Vec<Value> = spoiled(&good[1])
+    let bad: Vec<Value> = each_of_its_own(&good[1])
         .into_iter()
         .enumerate()
         .filter(|(_, (record, _))| record.pointer("/dynamodb/Keys/sk/S").is_some())
@@ -264,7 +390,10 @@ async fn poison_never_holds_up_a_mapping_and_nothing_of_it_is_lost() {
     for record in &bad {
         assert!(letters.sent.lock().unwrap().iter().any(|(sent, _)| sent == record), "{record}");
     }
-    assert_eq!(whole(&table.feed).await.len(), 3);
+    let mut expected = vec![("head", "updated", 2)];
+    expected.extend(SHOWN);
+    expected.extend([("head", "updated", 3), ("head", "updated", 4)]);
+    assert_eq!(of(&whole(&table.feed).await, "a:main"), expected);
 }
 
 #[tokio::test]

@@ -7,6 +7,11 @@ use stream_consumer::Consumer;
 
 use super::{raw, whole};
 
+/// The feed by a clock for which every stream record is young: a record that is alone and old is tried under a mark.
+fn of_the_young(feed: nameservice_feed::Feed) -> nameservice_feed::Feed {
+    feed.with_clock(|| jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1))
+}
+
 /// Records that were created a while ago, delivered already.
 async fn warm(addresses: &[&str]) -> (Proxied, Consumer) {
     let table = Proxied::with_stream().await;
@@ -14,7 +19,7 @@ async fn warm(addresses: &[&str]) -> (Proxied, Consumer) {
         table.direct().create_ledger(&Call::fresh(), &at(address), Some(&new_head(1)), None).await.unwrap().applied();
         table.set(address, "meta", "created_at", rows::n(1_000)).await;
     }
-    let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+    let consumer = Consumer::new(table.store.clone(), of_the_young(table.feed.clone()));
     assert_eq!(consumer.consume(&pump::deliveries(&table).await).await.failed, None);
     table.proxy.take_requests();
     (table, consumer)
@@ -53,7 +58,7 @@ async fn a_new_process_reads_the_counter_once() {
     let seen = pump::deliveries(&table).await.len();
     table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(2))).await.unwrap().applied();
     let feed = nameservice_feed::Feed::new(engine::client(table.proxy.url()), table.feed.table());
-    handle(&Consumer::new(table.store.clone(), feed), &after(&table, seen).await).await;
+    handle(&Consumer::new(table.store.clone(), of_the_young(feed)), &after(&table, seen).await).await;
     assert_eq!(table.proxy.take_operations(), ["GetItem", "TransactWriteItems"]);
 }
 
@@ -61,7 +66,7 @@ async fn a_new_process_reads_the_counter_once() {
 async fn consumers_of_several_shards_read_the_counter_first_and_one_alone_does_not() {
     let (table, first) = warm(&["a:main", "b:main"]).await;
     let feed = nameservice_feed::Feed::new(engine::client(table.proxy.url()), table.feed.table());
-    let second = Consumer::new(table.store.clone(), feed);
+    let second = Consumer::new(table.store.clone(), of_the_young(feed));
     let before = whole(&table.feed).await.len();
     table.proxy.take_requests();
     let mut t = 1;
@@ -88,6 +93,41 @@ async fn consumers_of_several_shards_read_the_counter_first_and_one_alone_does_n
     assert_eq!(next("b:main", &second).await, read_first, "nobody was in between");
     assert_eq!(next("b:main", &second).await, appended);
     assert_eq!(whole(&table.feed).await.len(), before + 12);
+}
+
+/// The feed's clock at this age, in seconds, of a record that was written at the second 2,000,000,000.
+fn at_the_age<const SECONDS: i64>() -> jiff::Timestamp {
+    jiff::Timestamp::from_second(2_000_000_000 + SECONDS).unwrap()
+}
+
+#[tokio::test]
+async fn only_a_record_that_is_alone_and_older_than_a_minute_is_tried_under_a_mark() {
+    let (table, _) = warm(&["a:main"]).await;
+    let seen = pump::deliveries(&table).await.len();
+    for t in 2..=7 {
+        table.direct().push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
+    }
+    let mut records = after(&table, seen).await;
+    for record in &mut records {
+        record["dynamodb"]["ApproximateCreationDateTime"] = json!(2_000_000_000.0);
+    }
+    let consumer =
+        |clock: fn() -> jiff::Timestamp| Consumer::new(table.store.clone(), table.feed.clone().with_clock(clock));
+    // It reads the counter once.
+    handle(&consumer(at_the_age::<0>), &records[..1]).await;
+    type Case<'a> = (fn() -> jiff::Timestamp, &'a [Value], &'a [&'a str]);
+    let cases: [Case<'_>; 5] = [
+        (at_the_age::<{ -5 }>, &records[1..2], &["TransactWriteItems"]),
+        (at_the_age::<60>, &records[2..3], &["TransactWriteItems"]),
+        (at_the_age::<61>, &records[3..4], &["GetItem", "PutItem", "TransactWriteItems", "PutItem"]),
+        (at_the_age::<100_000>, &records[4..6], &["TransactWriteItems"]),
+        (at_the_age::<100_000>, &records[..0], &[]),
+    ];
+    for (clock, batch, operations) in cases {
+        table.proxy.take_requests();
+        handle(&consumer(clock), batch).await;
+        assert_eq!(table.proxy.take_operations(), operations);
+    }
 }
 
 #[tokio::test]

@@ -50,6 +50,8 @@ pub struct Fault {
     skipped: usize,
     /// Whether it has happened, or need not happen.
     is_met: bool,
+    /// A text that the request must contain.
+    about: Option<String>,
     before: Option<Hook>,
     after: Option<Hook>,
 }
@@ -68,7 +70,7 @@ enum Step {
 
 impl Fault {
     fn of(step: Step) -> Self {
-        Self { step, times: 1, skipped: 0, is_met: false, before: None, after: None }
+        Self { step, times: 1, skipped: 0, is_met: false, about: None, before: None, after: None }
     }
 
     /// No fault, for hooks alone.
@@ -136,6 +138,11 @@ impl Fault {
     /// It spares this many matching requests first.
     pub fn skipping(self, skipped: usize) -> Self {
         Self { skipped, ..self }
+    }
+
+    /// It spares requests whose body does not contain this text.
+    pub fn about(self, text: impl Into<String>) -> Self {
+        Self { about: Some(text.into()), ..self }
     }
 
     /// It may as well never happen: a test must meet each other fault that it arms and does not disarm.
@@ -536,8 +543,13 @@ impl Inner {
         state.actions.extend(actions_of(operation, body));
         state.log.push(Request { operation: operation.to_owned(), body: body.clone(), status: None, units: 0.0 });
         let entry = state.log.len() - 1;
-        let mut found = None;
+        let (mut found, mut text) = (None, None);
         for armed in state.armed.iter_mut().filter(|armed| armed.operations.iter().any(|name| name == operation)) {
+            if let Some(about) = &armed.fault.about
+                && !text.get_or_insert_with(|| body.to_string()).contains(about)
+            {
+                continue;
+            }
             if armed.fault.skipped > 0 {
                 armed.fault.skipped -= 1;
             } else if found.is_none() {

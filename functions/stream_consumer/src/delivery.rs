@@ -29,6 +29,7 @@ fn unquoted(error: &str) -> String {
 pub struct Delivery {
     event_id: String,
     sequence_number: String,
+    written_at: Option<Timestamp>,
     content: Content,
 }
 
@@ -51,16 +52,27 @@ pub struct Reading {
     pub identities: Option<Identities>,
     /// The change that it describes, if it describes one, or why it cannot be read. The reason quotes no value of the record.
     pub difference: Result<Option<Difference>, String>,
+    /// The change without a payload that takes its place, if it cannot be read and reads of the nameservice record show a change.
+    pub without_payload: Option<Difference>,
 }
 
 impl From<&StreamRecord> for Reading {
     fn from(record: &StreamRecord) -> Self {
-        Self {
-            written_at: record.written_at,
-            call: record.call(),
-            identities: record.identities(),
-            difference: record.difference().map_err(|reason| reason.to_string()),
+        match record.difference() {
+            Ok(difference) => Self::of(record, Ok(difference), None),
+            Err(reason) => Self::of(record, Err(reason.to_string()), record.without_payload()),
         }
+    }
+}
+
+impl Reading {
+    fn of(
+        record: &StreamRecord,
+        difference: Result<Option<Difference>, String>,
+        without_payload: Option<Difference>,
+    ) -> Self {
+        let (call, identities) = (record.call(), record.identities());
+        Self { written_at: record.written_at, call, identities, difference, without_payload }
     }
 }
 
@@ -83,13 +95,17 @@ impl Delivery {
         let record = members(&entry);
         let change = record.get("dynamodb").map(|change| members(change)).unwrap_or_default();
         let (event_id, sequence_number) = (text(&record, "eventID"), text(&change, "SequenceNumber"));
-        Self { event_id, sequence_number, content: Content::Event(entry) }
+        let written_at = change.get("ApproximateCreationDateTime");
+        let written_at = written_at.and_then(|seconds| serde_json::from_str::<f64>(seconds.get()).ok());
+        let written_at = written_at.and_then(|seconds| Timestamp::from_second(seconds as i64).ok());
+        Self { event_id, sequence_number, written_at, content: Content::Event(entry) }
     }
 
     /// Wraps a record that was read from the stream itself.
     pub fn from_stream(record: StreamRecord) -> Self {
         let (event_id, sequence_number) = (record.event_id.clone(), record.sequence_number.clone());
-        Self { event_id, sequence_number, content: Content::Record(record.into()) }
+        let written_at = Some(record.written_at);
+        Self { event_id, sequence_number, written_at, content: Content::Record(record.into()) }
     }
 
     /// Returns the id of the record, the same in every delivery.
@@ -100,6 +116,11 @@ impl Delivery {
     /// Returns its sequence number in its shard.
     pub fn sequence_number(&self) -> &str {
         &self.sequence_number
+    }
+
+    /// Returns about when it was written, in whole seconds, if it says so.
+    pub fn written_at(&self) -> Option<Timestamp> {
+        self.written_at
     }
 
     /// Returns the whole record as JSON.
@@ -124,12 +145,22 @@ impl Delivery {
 
     /// Returns what it says, or why it is no record of a DynamoDB stream.
     pub fn read(&self) -> Result<Reading, String> {
+        Ok(Reading::from(self.record()?.as_ref()))
+    }
+
+    /// Returns what it says without the payload of its change, which is not read, for this reason.
+    pub fn read_without_payload(&self, reason: &str) -> Result<Reading, String> {
+        let record = self.record()?;
+        Ok(Reading::of(&record, Err(reason.to_owned()), record.without_payload()))
+    }
+
+    fn record(&self) -> Result<Cow<'_, StreamRecord>, String> {
         match &self.content {
             Content::Event(entry) => match self.parse(entry)? {
                 _ if self.event_id.is_empty() => Err("the record has no `eventID`".to_owned()),
-                record => Ok(Reading::from(&record)),
+                record => Ok(Cow::Owned(record)),
             },
-            Content::Record(record) => Ok(Reading::from(record.as_ref())),
+            Content::Record(record) => Ok(Cow::Borrowed(record)),
         }
     }
 

@@ -2,13 +2,16 @@
 //!
 //! A batch goes through these steps, each of which can be repeated together with those after it:
 //!
-//! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those after them;
+//! 1. records that cannot be read go to the dead letters, whole and with the reason, and never block those after them. If reads of the
+//!    nameservice record show a change, it is one without a payload;
 //! 2. the other records are converted to changes; the kind of the changed record comes from the batch itself, or from one read;
 //! 3. changes that are not in the feed yet are appended;
 //! 4. a [`Doorbell`] rings for the records, and the changes go to [`Subscriptions`], including those that an earlier delivery
 //!    appended, since it may have ended in between: hints, which may be lost.
 //!
 //! What follows the feed, as the topic does, reads it: the consumer waits for nothing but the feed.
+//!
+//! A record that ends the function three times is passed over ([`Consumer::handle`]).
 //!
 //! The answer names the first record that was not completed. Everything from there on is delivered again, so the order of the
 //! changes of a record is their commit order (docs/specification.md, Change feed).
@@ -17,15 +20,16 @@ mod appsync;
 mod dead_letters;
 mod delivery;
 mod doorbell;
+mod handling;
 mod identities;
 mod subscriptions;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use jiff::Timestamp;
 use lambda_runtime::{LambdaEvent, service_fn};
 use metrics::{counter, gauge, histogram};
@@ -34,6 +38,7 @@ use nameservice_feed::{Entry, Feed};
 use nameservice_model::{Change, ChangePayload, RequestId, RunMemory, chain};
 use nameservice_store::{Difference, Identities, Store};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 pub use appsync::{HintError, Hints};
 pub use dead_letters::{DeadLetters, QueueOfDeadLetters};
@@ -49,6 +54,8 @@ const NAMESPACE: &str = "NAMESERVICE_DOORBELL_NAMESPACE";
 const GRAPHQL: &str = "NAMESERVICE_GRAPHQL_URL";
 /// The URL of the dead-letter queue. Without it dead letters are stored in the feed's table.
 const DEAD_LETTERS: &str = "NAMESERVICE_DEAD_LETTER_QUEUE_URL";
+/// How long before the end of an invocation its batch is left, so that the invocation is answered.
+const BEFORE_THE_END: Duration = Duration::from_secs(10);
 
 /// Consumes the stream of one table into its feed. Cheap to clone.
 #[derive(Clone)]
@@ -58,7 +65,23 @@ pub struct Consumer {
     doorbell: Option<Doorbell>,
     subscriptions: Option<Subscriptions>,
     dead_letters: Arc<dyn DeadLetters>,
+    /// By the names of records: how many of their tries had no answer, if that could not be saved at the end of the last try.
+    unsaved: Arc<Mutex<BTreeMap<String, u32>>>,
 }
+
+/// What of a record is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// All of it.
+    Whole,
+    /// All but the payload. The record becomes a dead letter.
+    WithoutPayload,
+    /// Nothing. The record becomes a dead letter.
+    Nothing,
+}
+
+/// The reason of a dead letter that was read in part, or not at all.
+const ENDS_THE_FUNCTION: &str = "the function ended three times without an answer while it consumed this record alone";
 
 /// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,14 +90,30 @@ pub struct Consumed {
     pub failed: Option<String>,
     /// How many changes of the batch are in the feed.
     pub changes: usize,
-    /// How many records could not be read.
+    /// How many records became dead letters.
     pub unreadable: usize,
+}
+
+impl Consumed {
+    /// Returns the result of a batch of which nothing was completed.
+    fn nothing_of(batch: &[Delivery]) -> Self {
+        Self { failed: batch.first().map(|delivery| delivery.sequence_number().to_owned()), ..Self::default() }
+    }
+
+    /// Records the metric of a batch that must be delivered again.
+    fn measured(self) -> Self {
+        if self.failed.is_some() {
+            counter!("nameservice_feed_failures_total").increment(1);
+        }
+        self
+    }
 }
 
 impl Consumer {
     /// Creates a consumer of the store's stream into this feed. Dead letters go into the feed's table.
     pub fn new(store: Store, feed: Feed) -> Self {
-        Self { store, dead_letters: Arc::new(feed.clone()), feed, doorbell: None, subscriptions: None }
+        let dead_letters = Arc::new(feed.clone());
+        Self { store, dead_letters, feed, doorbell: None, subscriptions: None, unsaved: Arc::default() }
     }
 
     /// Also rings for readers that wait.
@@ -100,7 +139,11 @@ impl Consumer {
 
     /// Consumes a batch up to the first failure: in parts, if its payloads would take much memory.
     pub async fn consume(&self, batch: &[Delivery]) -> Consumed {
-        let Read { seen, found, unreadable, mut end } = self.read(batch).await;
+        self.consume_extent(batch, Extent::Whole).await.measured()
+    }
+
+    async fn consume_extent(&self, batch: &[Delivery], extent: Extent) -> Consumed {
+        let Read { seen, found, unreadable, mut end } = self.read(batch, extent).await;
         let mut done = Done::default();
         let first = found.first().map(|found| found.delivery);
         match identities::identify(&self.store, &self.feed, batch, &seen, found).await {
@@ -145,53 +188,64 @@ impl Consumer {
     }
 
     /// Reads the records one by one: the others are in memory as text. Records that cannot be read become dead letters.
-    async fn read(&self, batch: &[Delivery]) -> Read {
+    async fn read(&self, batch: &[Delivery], extent: Extent) -> Read {
         let (mut seen, mut found, mut unreadable, mut end) = (Vec::new(), Vec::new(), 0, batch.len());
         let mut memory = RunMemory::default();
         for (i, delivery) in batch.iter().enumerate() {
-            let (known, difference) = match delivery.read() {
-                Ok(Reading { written_at, call, identities, difference }) => {
-                    (Seen { written_at: Some(written_at), call, identities }, difference)
+            let reading = match extent {
+                Extent::Whole => delivery.read(),
+                Extent::WithoutPayload => delivery.read_without_payload(ENDS_THE_FUNCTION),
+                Extent::Nothing => Err(ENDS_THE_FUNCTION.to_owned()),
+            };
+            let (known, difference, without_payload) = match reading {
+                Ok(Reading { written_at, call, identities, difference, without_payload }) => {
+                    (Seen { written_at: Some(written_at), call, identities }, difference, without_payload)
                 }
-                Err(reason) => (Seen::default(), Err(reason)),
+                Err(reason) => (Seen::default(), Err(reason), None),
             };
             // Also of those after the end: the kind of a record may come from a later one.
             seen.push(known);
             if i >= end {
                 continue;
             }
-            match difference {
-                Ok(None) => {}
+            let difference = match difference {
+                Ok(difference) => difference,
+                // The letter first: a change that is appended is not appended again, and then nothing would be left to explain it.
+                Err(reason) if self.store_dead_letter(delivery, &reason).await => {
+                    unreadable += 1;
+                    without_payload
+                }
+                Err(_) => {
+                    end = i;
+                    continue;
+                }
+            };
+            let Some(mut difference) = difference else { continue };
+            if !difference.address.is_well_formed() {
                 // No route names it, and no list holds it (docs/specification.md, Names).
-                Ok(Some(difference)) if !difference.address.is_well_formed() => {
-                    let address = difference.address.as_str();
-                    tracing::debug!(address, "left out: only Fluree allows this name");
-                }
-                Ok(Some(mut difference)) => {
-                    let is_whole = !memory.is_full();
-                    match is_whole {
-                        true => memory.add(&difference.payload),
-                        false => difference.payload = ChangePayload::None,
-                    }
-                    found.push(Found { delivery: i, difference, is_whole });
-                }
-                Err(reason) => {
-                    tracing::error!(event_id = delivery.event_id(), reason, "a stream record cannot be read");
-                    match self.dead_letters.store(delivery, &reason).await {
-                        Ok(()) => unreadable += 1,
-                        Err(error) => {
-                            let error = chain(error.as_ref());
-                            tracing::error!(
-                                error,
-                                "a dead letter could not be stored: its record will be delivered again"
-                            );
-                            end = i;
-                        }
-                    }
-                }
+                let address = difference.address.as_str();
+                tracing::debug!(address, "left out: only Fluree allows this name");
+                continue;
             }
+            let is_whole = !memory.is_full() || !matches!(difference.payload, ChangePayload::Value(_));
+            match is_whole {
+                true => memory.add(&difference.payload),
+                false => difference.payload = ChangePayload::None,
+            }
+            found.push(Found { delivery: i, difference, is_whole });
         }
         Read { seen, found, unreadable, end }
+    }
+
+    /// Stores a dead letter. Returns whether it is stored.
+    async fn store_dead_letter(&self, delivery: &Delivery, reason: &str) -> bool {
+        tracing::error!(event_id = delivery.event_id(), reason, "a stream record is a dead letter");
+        let stored = self.dead_letters.store(delivery, reason).await;
+        if let Err(error) = &stored {
+            let error = chain(error.as_ref());
+            tracing::error!(error, "a dead letter could not be stored: its record will be delivered again");
+        }
+        stored.is_ok()
     }
 
     /// Rings for the records of the changes. A lost ring is counted, and does not fail the batch.
@@ -329,35 +383,12 @@ pub async fn run(store: Store, feed: Feed) -> Result<(), lambda_runtime::Error> 
         Err(error) => tracing::error!(error = chain(&error), "nothing is published to subscriptions"),
     }
     lambda_runtime::run(service_fn(async |event: LambdaEvent<Box<RawValue>>| {
-        let answer = consumer.handle(event.payload).await;
+        let end = UNIX_EPOCH + Duration::from_millis(event.context.deadline);
+        let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+        let until = Instant::now() + left.saturating_sub(BEFORE_THE_END);
+        let answer = consumer.handle_until(event.payload, Some(until)).await;
         nameservice_lambda::write_metrics();
         Ok::<_, lambda_runtime::Error>(answer)
     }))
     .await
-}
-
-impl Consumer {
-    /// Answers an event of the stream with the records that must be delivered again.
-    ///
-    /// Records are parsed one by one, so that an unreadable one becomes a dead letter and does not fail the batch.
-    pub async fn handle(&self, event: Box<RawValue>) -> DynamoDbEventResponse {
-        let records = serde_json::from_str::<BTreeMap<String, &RawValue>>(event.get())
-            .ok()
-            .and_then(|members| serde_json::from_str::<Vec<Box<RawValue>>>(members.get("Records")?.get()).ok());
-        let Some(records) = records else {
-            tracing::error!("an event without `Records`: nothing to consume");
-            return DynamoDbEventResponse::default();
-        };
-        drop(event);
-        let batch: Vec<Delivery> = records.into_iter().map(Delivery::from_event).collect();
-        let consumed = self.consume(&batch).await;
-        tracing::info!(records = batch.len(), changes = consumed.changes, unreadable = consumed.unreadable, "consumed");
-        let mut response = DynamoDbEventResponse::default();
-        response.batch_item_failures.extend(consumed.failed.map(|sequence_number| {
-            let mut failure = DynamoDbBatchItemFailure::default();
-            failure.item_identifier = Some(sequence_number);
-            failure
-        }));
-        response
-    }
 }

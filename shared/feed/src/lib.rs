@@ -13,6 +13,7 @@
 //!                                                            source_type concern change watermark previous payload
 //!                                                            occurred_at recorded_at
 //!   poison#0           <event id>                            reason record recorded_at: what could not be read
+//!   tried#0            <event id>                            unanswered tried_at: how many tries of a stream record have not ended
 //!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
 //!   sink#0             <name>                                reached: the position up to which a sink has everything
 //! ```
@@ -37,6 +38,7 @@ mod read;
 mod rows;
 mod segments;
 mod sinks;
+mod tries;
 
 use std::{
     sync::{
@@ -56,6 +58,7 @@ pub use checkpoint::Checkpoint;
 pub use lag::Lag;
 pub use poison::DeadLetter;
 pub use rows::{DESCRIPTION, FEED_ID};
+pub use tries::Tries;
 
 use crate::rows::Counter;
 

@@ -1,0 +1,69 @@
+//! Tries of single stream records: how many have ended without an answer, since the record ends its consumer.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nameservice_model::Result;
+use nameservice_views::{RowKey, SaveMode};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{Feed, rows};
+
+const TRIED_ID: &str = "tried#0";
+/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
+const MAX_EVENT_ID: usize = 256;
+/// How long it is kept: twice as long as a stream can deliver the record.
+const KEPT_FOR: Duration = Duration::from_secs(48 * 3600);
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    id: String,
+    position: String,
+    unanswered: u32,
+    tried_at: i64,
+}
+
+/// The tries of one stream record.
+#[derive(Clone, Debug)]
+pub struct Tries {
+    feed: Feed,
+    name: String,
+}
+
+impl Feed {
+    /// Returns the tries of a stream record, by its id and its text, which is not parsed.
+    pub fn tries(&self, event_id: &str, record: &str) -> Tries {
+        let name = match event_id.len() {
+            1..=MAX_EVENT_ID => event_id.to_owned(),
+            _ => format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(record))),
+        };
+        Tries { feed: self.clone(), name }
+    }
+
+    /// Returns how long ago a time was, by the feed's clock; zero if it is yet to come.
+    pub fn age(&self, of: Timestamp) -> Duration {
+        Duration::try_from(self.now().duration_since(of)).unwrap_or_default()
+    }
+}
+
+impl Tries {
+    /// Returns the unique id of the stream record.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns how many tries have begun since one was answered.
+    pub async fn unanswered(&self) -> Result<u32> {
+        let row: Option<Row> = self.feed.view.load_one(&RowKey::sorted(TRIED_ID, self.name.as_str())).await?;
+        Ok(row.map_or(0, |row| row.unanswered))
+    }
+
+    /// Saves how many tries have begun since one was answered.
+    pub async fn set_unanswered(&self, unanswered: u32) -> Result<()> {
+        let now = self.feed.now();
+        let row =
+            Row { id: TRIED_ID.to_owned(), position: self.name.clone(), unanswered, tried_at: now.as_millisecond() };
+        Ok(self.feed.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await?)
+    }
+}
