@@ -82,7 +82,8 @@ fn describe() {
         "From the oldest change of a batch of the stream to its place in the feed"
     );
     describe_histogram!("nameservice_feed_batch_changes", "Changes of a batch of the stream");
-    describe_counter!("nameservice_feed_dead_letters_total", "Stream records that could not be read");
+    describe_counter!("nameservice_feed_dead_letters_total", "Stream records that became dead letters");
+    describe_counter!("nameservice_feed_failures_total", "Batches of the stream that failed, and are tried again");
     describe_counter!("nameservice_feed_rings_lost_total", "Rings of the doorbell that were not published");
     describe_counter!(
         "nameservice_feed_notifications_lost_total",

@@ -90,7 +90,7 @@ locals {
     },
     {
       consumer-errors = {
-        description = "stream_consumer failed in each of the last fifteen minutes' periods: its log has the reason. It repeats what failed for as long as the stream keeps it, 24 hours."
+        description = "stream_consumer ended without an answer in each of the last fifteen minutes' periods: its log has the reason. It repeats what failed for as long as the stream keeps it, 24 hours, and passes over a record that ends it three times."
         namespace   = "AWS/Lambda"
         metric      = "Errors"
         dimensions  = { FunctionName = aws_lambda_function.this["stream_consumer"].function_name }
@@ -107,7 +107,7 @@ locals {
         threshold   = var.alarm_thresholds.iterator_age_ms
       }
       dead-letters = {
-        description = "The consumer could not read a stream record, the topic rejects a change, or changes left the feed before they were published. The message in the queue has the reason."
+        description = "The consumer could not read a stream record, or a record ended it three times, the topic rejects a change, or changes left the feed before they were published. The message in the queue has the reason."
         namespace   = "AWS/SQS"
         metric      = "ApproximateNumberOfMessagesVisible"
         dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
@@ -152,6 +152,21 @@ locals {
         dimensions  = { name = var.name, outcome = alarm.outcome }
         statistic   = "Sum"
         threshold   = alarm.threshold
+      } if var.request_metrics
+    },
+    # `Errors` counts invocations without an answer. One that names the records to deliver again has an answer.
+    {
+      for name, alarm in {
+        consumer-failures     = { metric = "nameservice_feed_failures_total", periods = 3, description = "Batches of stream_consumer failed in each of the last fifteen minutes' periods: its log has the reason. It repeats what failed for as long as the stream keeps it, 24 hours." }
+        consumer-dead-letters = { metric = "nameservice_feed_dead_letters_total", periods = 1, description = "The consumer could not read a stream record, or a record ended it three times. The feed continues after it; the message in the queue ${aws_sqs_queue.dead_letters.name} has the record and the reason." }
+        } : name => {
+        description = alarm.description
+        namespace   = "Nameservice"
+        metric      = alarm.metric
+        dimensions  = { name = var.name }
+        statistic   = "Sum"
+        periods     = alarm.periods
+        threshold   = 0
       } if var.request_metrics
     },
     {

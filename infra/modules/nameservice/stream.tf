@@ -8,9 +8,9 @@ resource "aws_lambda_event_source_mapping" "changes" {
   # As many changes as fit one transaction.
   batch_size = 98
 
-  # The consumer moves records that it cannot read to the dead-letter queue, so every other failure is worth a retry for as
-  # long as the stream keeps the record: a bounded number of retries would drop changes after the last one. The alarm on the
-  # iterator's age reports a consumer that makes no progress.
+  # The consumer moves records that it cannot read to the dead-letter queue, and a record that ended it three times while it was alone,
+  # so every other failure is worth a retry for as long as the stream keeps the record: a bounded number of retries would drop changes
+  # after the last one. The alarms on failures and on the iterator's age report a consumer that makes no progress.
   maximum_retry_attempts         = -1
   maximum_record_age_in_seconds  = -1
   bisect_batch_on_function_error = true

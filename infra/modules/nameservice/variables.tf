@@ -543,7 +543,7 @@ variable "alarm_actions" {
 }
 
 variable "request_metrics" {
-  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed and the topic. Six alarms use them."
+  description = "Whether functions write a line of metrics for each request or batch to their logs, from which CloudWatch makes metrics in the namespace `Nameservice`: requests by outcome and their duration, leases, requests to DynamoDB, the lag of the change feed and the topic. Eight alarms use them."
   type        = bool
   default     = true
   nullable    = false

@@ -44,6 +44,7 @@ const MEASURES: &[Measure] = &[
     Measure::values("nameservice_feed_lag_seconds", "Seconds"),
     Measure::values("nameservice_feed_batch_changes", "Count"),
     Measure::sum("nameservice_feed_dead_letters_total"),
+    Measure::sum("nameservice_feed_failures_total"),
     Measure::sum("nameservice_feed_rings_lost_total"),
     Measure::sum("nameservice_feed_notifications_lost_total"),
     Measure::last("nameservice_topic_position", "None"),

@@ -100,12 +100,12 @@ async fn check_feed(table: &Table, last_written: &[Written]) -> Result<Vec<Findi
     Ok(vec![Finding::new(code, severity, what, mend)])
 }
 
-/// Checks for stream records that could not be read, if they are kept beside the feed.
+/// Checks for dead letters of the stream, if they are kept beside the feed.
 async fn check_dead_letters(table: &Table) -> Result<Vec<Finding>, Failure> {
     let letters = table.feed.dead_letters().await.map_err(|source| unreadable(table.feed.table(), source))?;
     let Some(last) = letters.iter().max_by_key(|letter| letter.recorded_at) else { return Ok(Vec::new()) };
     let what = format!(
-        "{} stream records could not be read, and are not in the feed; the last one, {}: {}",
+        "{} stream records are dead letters: the feed shows at most that something changed; the last one, {}: {}",
         letters.len(),
         last.recorded_at,
         last.reason

@@ -216,7 +216,7 @@ run "change_feed" {
 
 run "alarms" {
   assert {
-    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "feed-lag", "dead-letters", "undelivered", "undelivered-filters", "topic-iterator-age", "topic-lag", "topic_publisher-errors", "consumer-errors", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
+    condition     = length(setsubtract(["table-conflicts", "feed-conflicts", "iterator-age", "feed-lag", "dead-letters", "undelivered", "undelivered-filters", "topic-iterator-age", "topic-lag", "topic_publisher-errors", "consumer-errors", "consumer-failures", "consumer-dead-letters", "outcomes-unknown", "lease-losses", "head_push-p99"], keys(aws_cloudwatch_metric_alarm.metric))) == 0 && toset(keys(aws_cloudwatch_metric_alarm.operations)) == toset(["table-throttled", "table-system-errors", "feed-throttled", "feed-system-errors"]) && toset(keys(aws_cloudwatch_metric_alarm.latency)) == toset(["table", "feed"])
     error_message = "An alarm is missing."
   }
 
