@@ -446,6 +446,10 @@ def waiting():
     return "\n".join(lines)
 
 
+# Changes by their names in the same table, by size.
+CHANGES = ["a single change", "a single status of 16 KB", "a head among 20", *(f"a status of {size} KB among 20" for size in (1.1, 4, 16))]
+
+
 def costs(_program):
     prices = {}
     for line in (ROOT / "infra/README.md").read_text().splitlines():
@@ -463,7 +467,15 @@ def costs(_program):
         counts = ", ".join(f"{count:,}" for count in daily.values())
         shown = " | ".join(f"${part:,.0f}" for part in [*parts, sum(parts)])
         lines.append(f"| {name} | {counts} | {readers} | {shown} |")
-    return {ROOT / "docs/costs.md": between(ROOT / "docs/costs.md", {"costs": "\n".join(lines), "waiting": waiting()})}
+    tables = {"costs": "\n".join(lines), "payloads": payloads(prices), "waiting": waiting()}
+    return {ROOT / "docs/costs.md": between(ROOT / "docs/costs.md", tables)}
+
+
+def payloads(prices):
+    lines = ["| a million changes, each | in the feed | published |", "|---|---|---|"]
+    for change in CHANGES:
+        lines.append(f"| {change} | ${prices[change]:.2f} | ${prices[f'publish {change}']:.2f} |")
+    return "\n".join(lines)
 
 
 def between(path, tables):

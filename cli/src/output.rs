@@ -205,7 +205,7 @@ pub fn change(change: &Change) -> String {
 fn change_line(change: &Value, palette: Palette) -> String {
     let payload = change.get("payload").filter(|payload| !payload.is_null());
     let now = match (change["concern"].as_str(), payload) {
-        _ if change["payload_omitted"] == true => "(too large for the feed: read the record)".to_owned(),
+        _ if change["payload_omitted"] == true => "(left out of the feed: read the record)".to_owned(),
         (_, None) => String::new(),
         (Some("head" | "index"), Some(payload)) => match (payload["id"].as_str(), payload["rev"].as_i64()) {
             (None, _) => "nothing yet".to_owned(),

@@ -103,6 +103,34 @@ async fn bucket_and_feed_answer_as_one_where_the_feed_has_expired() {
     assert_eq!(text.matches("event: change\n").count(), 30, "{text}");
 }
 
+/// Releases differ in what they can read, and a row may be lost.
+#[tokio::test]
+async fn an_archive_goes_on_behind_a_payload_that_it_or_the_feed_has_not() {
+    for lost_before in [true, false] {
+        let (table, place) = (Table::with_stream().await, Place::new());
+        drop(table.store.create_ledger(&Call::fresh(), &at("mydb"), None, None).await.unwrap());
+        let push = cas(status(1, "ready"), status_with(2, "busy", json!({ "text": "x".repeat(2_000) })));
+        table.store.push_status(&Call::fresh(), &at("mydb"), &push).await.unwrap().applied();
+        pump(&table).await;
+        let rows = table.client.scan().table_name(table.feed.table()).send().await.unwrap().items.unwrap();
+        let large = rows.into_iter().find(|row| row["id"].as_s().unwrap().starts_with("payload#")).unwrap();
+        let key = ["id", "position"].map(|name| (name.to_owned(), large[name].clone()));
+        let lose = table.client.delete_item().table_name(table.feed.table()).set_key(Some(key.into()));
+        if lost_before {
+            lose.clone().send().await.unwrap();
+        }
+        let archived = invoke(&table, &place.of_a_function()).await.position;
+        match lost_before {
+            true => {
+                drop(table.client.put_item().table_name(table.feed.table()).set_item(Some(large)).send().await.unwrap())
+            }
+            false => drop(lose.send().await.unwrap()),
+        }
+        heads(&table, 1, 3).await;
+        assert_eq!(invoke(&table, &place.of_a_function()).await.position, archived + 3);
+    }
+}
+
 /// The S3 client of functions against the `object_store` of everything else, in the same bucket.
 #[tokio::test]
 async fn bucket_of_a_function_is_the_bucket_of_others() {

@@ -75,7 +75,7 @@ def write(release, name):
     release.expect(201, "POST", "/v1/ledgers", {"address": name})
     release.expect(200, "PUT", f"/v1/heads/{name}", {"expected": {"id": None, "t": 0}, "new": head(1)})
     release.expect(200, "PUT", f"/v1/indexes/{name}", {"new": head(1)})
-    release.expect(200, "PUT", f"/v1/configs/{name}", {"expected": {"v": 0}, "new": {"payload": {"a": 1}}})
+    release.expect(200, "PUT", f"/v1/configs/{name}", {"expected": {"v": 0}, "new": {"payload": {"a": "large" * 400}}})
     release.expect(200, "PUT", f"/v1/statuses/{name}", {"expected": {"v": 1}, "new": {"payload": {"state": "syncing"}}})
     release.expect(201, "POST", "/v1/branches", {"name": name, "branch": "dev", "source": "main"})
     release.expect(201, "PUT", f"/v1/graph-sources/{name}-search", {"source_type": "f:Bm25Index", "config": {"k1": 1}, "dependencies": [name]})
@@ -117,6 +117,18 @@ def feed(release, addresses):
         time.sleep(0.2)
 
 
+def alike(first, second):
+    """Two readings of the same changes. A release before large payloads had rows of their own reads such a payload as omitted."""
+    def without(change):
+        return {name: value for name, value in change.items() if name not in ("payload", "payload_omitted")}
+
+    def is_alike(one, other):
+        omitted = one.get("payload_omitted") or other.get("payload_omitted")
+        return without(one) == without(other) if omitted else one == other
+
+    return len(first) == len(second) and all(map(is_alike, first, second))
+
+
 def both(first, second):
     """Each writes what the other continues."""
     names = {"one": (first, second), "two": (second, first)}
@@ -130,10 +142,10 @@ def both(first, second):
     feeds = [feed(release, ["one:main", "two:main"]) for release in (first, second)]
     positions = [change["position"] for change in feeds[0]]
     assert positions == list(range(1, len(positions) + 1)), f"the feed has gaps, or changes twice: {positions}"
-    assert feeds[0] == feeds[1], "the two releases show different feeds"
+    assert alike(*feeds), "the two releases show different feeds"
     for name in names:
         histories = [release.expect(200, "GET", f"/v1/history/{name}")["changes"] for release in (first, second)]
-        assert histories[0] == histories[1] != [], f"the histories of {name} differ"
+        assert histories[0] and alike(*histories), f"the histories of {name} differ"
     return len(positions)
 
 

@@ -3,6 +3,7 @@
 mod consumers;
 mod former;
 mod histories;
+mod payloads;
 mod traces;
 
 use std::{
@@ -22,12 +23,19 @@ type Item = HashMap<String, AttributeValue>;
 
 const NOTHING: [u64; 0] = [];
 
-/// The n-th push of a head.
+/// Returns a text that nothing compresses much.
+fn noise(bytes: usize, seed: i64) -> String {
+    let mut random = StdRng::seed_from_u64(seed.unsigned_abs());
+    (0..bytes).map(|_| char::from(random.random_range(b'!'..=b'~'))).collect()
+}
+
+/// The n-th push of a head. Every fourth has a large payload.
 fn entry(n: i64) -> Entry {
     entry_of("a:main", n)
 }
 
 fn entry_of(address: &str, n: i64) -> Entry {
+    let large = if n % 4 == 0 { noise(2_000, n) } else { String::new() };
     Entry {
         event_id: format!("{address} {n}"),
         sequence_number: n.to_string(),
@@ -37,7 +45,7 @@ fn entry_of(address: &str, n: i64) -> Entry {
             kind: ChangeKind::Updated,
             watermark: n,
             previous: Some(n - 1),
-            payload: ChangePayload::Value(json!({ "t": n, "number": 1.5, "text": "ü\u{0}\u{ffff}", "empty": "" })),
+            payload: ChangePayload::Value(json!({ "t": n, "number": 1.5, "text": "ü\u{0}\u{ffff}", "large": large })),
             occurred_at: Timestamp::from_millisecond(1_700_000_000_000 + n).unwrap(),
         },
         identity: Identity { kind: RecordKind::Ledger, source_type: None },
@@ -48,7 +56,7 @@ fn entries(range: RangeInclusive<i64>) -> Vec<Entry> {
     range.map(entry).collect()
 }
 
-/// Makes this many faults strike among the next transactions.
+/// Makes this many faults strike among the next writes.
 fn disturb(table: &Proxied, faults: usize, transactions: usize, random: &mut StdRng) {
     for _ in 0..faults {
         let fault = match random.random_range(0..5) {
@@ -58,7 +66,8 @@ fn disturb(table: &Proxied, faults: usize, transactions: usize, random: &mut Std
             3 => Fault::answer(400, "ThrottlingException"),
             _ => Fault::delay(Duration::from_millis(20)),
         };
-        table.proxy.on("TransactWriteItems", fault.skipping(random.random_range(0..transactions)).perhaps());
+        let operation = if random.random_bool(0.8) { "TransactWriteItems" } else { "BatchWriteItem" };
+        table.proxy.on(operation, fault.skipping(random.random_range(0..transactions)).perhaps());
     }
 }
 
@@ -380,18 +389,17 @@ async fn reads_cost_two_requests_and_one_where_nothing_follows() {
 #[tokio::test]
 async fn segments_that_would_be_too_large_are_several_transactions_without_a_gap() {
     let table = Table::fresh().await;
-    let mut random = StdRng::seed_from_u64(1);
-    let mut large = |n| {
-        let text: String = (0..15_000).map(|_| char::from(random.random_range(b'!'..=b'~'))).collect();
-        let mut entry = entry(n);
-        entry.difference.payload = ChangePayload::Value(json!({ "text": text }));
-        entry
+    // Fluree sets no limit to source types.
+    let large = |n| {
+        let identity = Identity { kind: RecordKind::GraphSource, source_type: Some(noise(15_000, n)) };
+        Entry { identity, ..entry(n) }
     };
-    let given: Vec<Entry> = (1..=98).map(&mut large).collect();
+    let given: Vec<Entry> = (1..=98).map(large).collect();
     assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>());
     let Run::Changes(changes) = table.feed.changes(0, at_most(1_000)).await.unwrap() else { panic!("gone") };
-    let shown = changes.iter().map(|change| (change.position, &change.payload));
-    assert!(shown.eq((1..).zip(given.iter().map(|entry| &entry.difference.payload)).take(changes.len())));
+    let shown = changes.iter().map(|change| (change.position, &change.identity, &change.payload));
+    let given_at = (1..).zip(&given).map(|(at, entry)| (at, &entry.identity, &entry.difference.payload));
+    assert!(shown.eq(given_at.take(changes.len())));
     assert!(changes.len() > 24, "a page of DynamoDB has 1 MB");
     assert_eq!(append(&table.feed, &given).await, (1..=98).collect::<Vec<_>>(), "delivered again");
 }

@@ -10,6 +10,7 @@ use nameservice_tests::{
     proxy::{Request, WRITES},
     pump, service,
 };
+use rand::{RngExt, SeedableRng, distr::Alphanumeric, rngs::StdRng};
 use stream_consumer::Consumer;
 use tokio::time::timeout;
 use topic_publisher::TopicPublisher;
@@ -159,6 +160,32 @@ async fn the_costs_in_the_readme_are_those_that_were_counted() {
         );
         publish(&mut table, &format!("a head among {among}"), changes).await;
     }
+
+    // Statuses of random letters and digits.
+    let mut random = StdRng::seed_from_u64(1);
+    service.post("/v1/ledgers", json!({ "address": "large" })).await.expect(201);
+    // A while ago: then the consumer reads its kind once a batch.
+    service.table.set("large:main", "meta", "created_at", rows::n(1_000)).await;
+    let mut v = 0;
+    for (bytes, among) in [(1_100, 20), (4_000, 20), (16_000, 20), (16_000, 1)] {
+        for _ in 0..among {
+            v += 1;
+            let text: String = (0..bytes - 30).map(|_| char::from(random.sample(Alphanumeric))).collect();
+            let status = json!({ "expected": { "v": v }, "new": { "payload": { "state": "s", "text": text } } });
+            service.put("/v1/statuses/large", status).await.expect(200);
+        }
+        let deliveries = pump::deliveries(&service.table).await;
+        proxy.take_requests();
+        assert_eq!(consumer.consume(&deliveries[deliveries.len() - among..]).await.changes, among);
+        let (changes, bytes) = (among as f64, bytes as f64 / 1_000.0);
+        let name = match among {
+            1 => format!("a single status of {bytes} KB"),
+            _ => format!("a status of {bytes} KB among {among}"),
+        };
+        row(&mut table, &name, Units::of(&proxy.take_requests()).among(changes), FUNCTION / changes);
+        publish(&mut table, &name, changes).await;
+    }
+    service.delete("/v1/records/large").await.expect(204);
 
     // What a peer of Fluree is sent each time its stream begins: a hundred records.
     for n in 0..98 {

@@ -140,13 +140,16 @@ async fn creations(r: &mut Recorder) {
     r.put("/v1/graph-sources/mydb", publication(json!([]), 1)).await.problem(409, "wrong-kind");
 }
 
+/// Repeated, it is a payload that has a row of its own.
+const LARGE: &str = "large";
+
 /// Pushes that find their item, find none, find an incomplete row, or come under a lease.
 async fn pushes(r: &mut Recorder) {
     let lease = json!({ "name": "index_lock", "holder": "i" });
     let held = r.put("/v1/leases/mydb", lease.clone()).await.expect(200);
     let claim = json!({ "name": "index_lock", "holder": "i", "token": held["token"] });
     let pushes = |n: i64| {
-        let payload = json!({ "state": "syncing" });
+        let payload = json!({ "state": "syncing", "large": LARGE.repeat(400) });
         [
             ("heads", json!({ "new": commit(n) })),
             ("indexes", json!({ "new": root(n) })),
@@ -399,7 +402,9 @@ async fn projections(r: &mut Recorder) {
     rows.write(vec![RowWrite { row: Some(row), ..stray }], Over::Older).await.unwrap();
     r.note("view_projector", passed);
     let _ = r.service.table.direct().create_ledger(&Call::fresh(), &at("projected"), None, None).await.unwrap();
-    // The creation and the consumer's work belong to other functions.
+    let large = json!({ "expected": { "v": 0 }, "new": { "payload": { "large": LARGE.repeat(400) } } });
+    r.put("/v1/configs/projected", large).await.expect(200);
+    // The writes and the consumer's work belong to other functions.
     pump::pump(&r.service.table).await;
     let passed = r.service.table.proxy.actions_passed();
     projector.catch_up(None).await.unwrap();

@@ -8,7 +8,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{expected::assert_reported, raw, whole};
 
-/// 107 changes, which take two transactions, and a record whose kind must be looked up.
+/// 108 changes, which take two transactions, a record whose kind must be looked up, and a large payload.
 async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &'static str, i64)>>) {
     let store = &table.store;
     store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
@@ -17,6 +17,9 @@ async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &
         store.push_head(&Call::fresh(), &at("a:main"), &older(head(t))).await.unwrap().applied();
     }
     store.push_index(&Call::fresh(), &at("s:main"), &older(index(1))).await.unwrap().applied();
+    let large = status_with(2, "busy", json!({ "text": "x".repeat(2_000) }));
+    let push = cas(status(1, "ready"), large);
+    store.push_status(&Call::fresh(), &at("a:main"), &push).await.unwrap().applied();
     let batch: Vec<Value> = pump::deliveries(table).await.iter().map(event_record).collect();
     // The meta of the graph source was delivered before, so that its kind must be looked up.
     let meta = |record: &Value| {
@@ -38,10 +41,11 @@ async fn written(table: &Table) -> (Vec<Value>, Vec<Vec<(String, &'static str, &
     ]);
     expected.extend((2..=101).map(|t| vec![("a:main".to_owned(), "head", "updated", t)]));
     expected.push(vec![("s:main".to_owned(), "index", "created", 1)]);
+    expected.push(vec![("a:main".to_owned(), "status", "updated", 2)]);
     (batch, expected)
 }
 
-const OPERATIONS: [&str; 5] = ["TransactWriteItems", "GetItem", "BatchGetItem", "Query", "PutItem"];
+const OPERATIONS: [&str; 6] = ["TransactWriteItems", "GetItem", "BatchGetItem", "BatchWriteItem", "Query", "PutItem"];
 
 #[tokio::test]
 async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
@@ -68,7 +72,7 @@ async fn a_consumer_killed_at_any_request_loses_nothing_and_doubles_nothing() {
                 () = killed.notified() => true,
             };
             if !died {
-                assert!(k >= 3, "a batch of 106 changes takes more than {k} requests");
+                assert!(k >= 4, "a batch of 107 changes takes more than {k} requests");
                 table.proxy.disarm();
             }
             let feed = nameservice_feed::Feed::new(table.client.clone(), table.feed.table());
@@ -99,7 +103,7 @@ async fn a_fault_at_any_request_is_outlived_or_answered_with_the_first_record_th
         let table = Table::with_stream().await;
         let (batch, expected) = written(&table).await;
         let table = table.proxied().await;
-        for k in 0..4 {
+        for k in 0..5 {
             // A new consumer, which knows nothing of the counter.
             let feed = nameservice_feed::Feed::new(engine::client(table.proxy.url()), table.feed.table());
             let consumer = Consumer::new(table.store.clone(), feed);

@@ -116,8 +116,9 @@ async fn consumers_of_two_shards_share_one_counter() {
 /// Arms faults all over the requests that follow.
 fn break_some(proxy: &Proxy, random: &mut StdRng) {
     for _ in 0..12 {
-        let operation =
-            *["TransactWriteItems", "TransactWriteItems", "GetItem", "Query", "BatchGetItem"].choose(random).unwrap();
+        let operations =
+            ["TransactWriteItems", "TransactWriteItems", "GetItem", "Query", "BatchGetItem", "BatchWriteItem"];
+        let operation = *operations.choose(random).unwrap();
         let fault = match random.random_range(0..6) {
             0 => Fault::cut_request(),
             1 => Fault::cut_reply(),

@@ -1,8 +1,15 @@
 //! What the consumer costs, counted at the wire.
 
 use nameservice_tests::{
-    cids::id_of, engine, mapping::event_record, prelude::*, pump, rows::Fluree, units::write_units,
+    cids::id_of,
+    engine,
+    mapping::event_record,
+    prelude::*,
+    pump,
+    rows::Fluree,
+    units::{transaction_units, write_units},
 };
+use rand::{RngExt, SeedableRng, distr::Alphanumeric, rngs::StdRng};
 use stream_consumer::Consumer;
 
 use super::{raw, whole};
@@ -226,5 +233,42 @@ async fn a_change_costs_two_write_units_and_its_share_of_counter_and_segment() {
         let each = units as f64 / changes as f64;
         println!("{changes} changes of {of}: {units} write units, {each:.3} a change");
         assert!(each <= most, "{changes} changes of {of}: {each} a change");
+    }
+}
+
+/// Write units by DynamoDB's rule, a change: all of them, and those of the partition of all segments, which takes 1,000 a second. `before`
+/// is what this test counted when segment and history each had the payload.
+#[tokio::test]
+async fn a_large_payload_is_paid_for_once_and_takes_almost_nothing_of_the_segments_partition() {
+    let mut random = StdRng::seed_from_u64(1);
+    for (bytes, among, [units, of_segments], before) in [
+        (1_100, 20, [3.2, 0.1], [5.8, 1.7]),
+        (4_000, 20, [6.2, 0.1], [16.0, 5.9]),
+        (16_000, 20, [14.2, 0.1], [55.7, 23.6]),
+        (16_000, 98, [14.11, 0.09], [55.7, 23.6]),
+    ] {
+        let (table, consumer) = warm(&["a:main"]).await;
+        let seen = pump::deliveries(&table).await.len();
+        let mut last = status(1, "ready");
+        for v in (2..).take(among) {
+            // Random letters and digits.
+            let text: String = (0..bytes - 30).map(|_| char::from(random.sample(Alphanumeric))).collect();
+            let next = status_with(v, "busy", json!({ "text": text }));
+            let push = cas(last, next.clone());
+            table.direct().push_status(&Call::fresh(), &at("a:main"), &push).await.unwrap().applied();
+            last = next;
+        }
+        let batch = after(&table, seen).await;
+        table.proxy.take_requests();
+        assert_eq!(batch.len(), among);
+        handle(&consumer, &batch).await;
+        let requests = table.proxy.take_requests();
+        let transactions = requests.iter().filter(|request| request.operation == "TransactWriteItems");
+        let segments = transactions.map(|request| transaction_units(&request.body["TransactItems"][1]));
+        let counted = [requests.iter().map(write_units).sum::<u64>(), segments.sum()].map(|n| n as f64 / among as f64);
+        println!("{bytes} bytes among {among}: {counted:.2?} units a change");
+        assert!(counted[0] <= units && counted[1] <= of_segments, "{bytes} bytes among {among}: {counted:?}");
+        // At 16 KB at most half the units, and at least twice as many changes a second.
+        assert!(bytes < 16_000 || (units <= before[0] / 2.0 && of_segments <= before[1] / 2.0));
     }
 }

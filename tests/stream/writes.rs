@@ -41,6 +41,8 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
         |record: &Option<Record>| record.as_ref().and_then(|record| record.head.as_ref()).map_or(0, |head| head.v) + 1;
     let n = i64::try_from(n).unwrap();
     let fluree = Fluree::on(table);
+    // Every third payload has a row of its own in the feed's table.
+    let large = if n % 3 == 0 { 2_000 } else { 0 };
     match random.random_range(0..100) {
         0..10 => {
             let born = new_head(random.random_range(1..4));
@@ -63,14 +65,21 @@ async fn write_one(table: &Table, random: &mut StdRng, n: usize) -> Vec<(Address
         38..46 => {
             if let Some(record) = &record {
                 let current = store.status(&any).await.unwrap().unwrap_or(record.status.clone());
-                let new = status_with(current.v + 1, "indexing", json!({ "step": n, "token": "hidden" }));
+                let new = status_with(
+                    current.v + 1,
+                    "indexing",
+                    json!({ "step": n, "token": "hidden", "log": "x".repeat(large) }),
+                );
                 let expected = ConcernValue::stored(current.v, None);
                 drop(store.push_status(&call, &any, &cas(expected, new)).await.unwrap());
             }
         }
         46..52 => {
             if let Some(current) = store.config(&ledger).await.unwrap() {
-                let new = ConcernValue::new(current.v + 1, json!({ "default_context_id": cid(n).as_str(), "n": n }));
+                let new = ConcernValue::new(
+                    current.v + 1,
+                    json!({ "default_context_id": cid(n).as_str(), "n": "x".repeat(large) }),
+                );
                 let expected = ConcernValue::stored(current.v, None);
                 drop(store.push_config(&call, &ledger, &cas(expected, new)).await.unwrap());
             }

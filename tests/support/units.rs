@@ -5,24 +5,33 @@ use serde_json::Value;
 
 use crate::proxy::Request;
 
-/// The write units of a transaction: two for each started KB of each item. 0 for a request that is no transaction.
+/// The write units of a transaction or a batch: two for each started KB of each item of a transaction, one for each of a batch. 0 for
+/// other requests.
 ///
 /// An update counts everything that it names, as if the item held nothing else.
 pub fn write_units(request: &Request) -> u64 {
-    let Some(actions) = request.body["TransactItems"].as_array() else { return 0 };
-    let units = |action: &Value| {
-        let size = match (action.get("Put"), action.get("Update")) {
-            (Some(put), _) => item_size(&put["Item"]),
-            (_, Some(update)) => {
-                let names = update["ExpressionAttributeNames"].as_object().into_iter().flatten();
-                let names: usize = names.map(|(_, name)| name.as_str().map_or(0, str::len)).sum();
-                item_size(&update["Key"]) + names + item_size(&update["ExpressionAttributeValues"])
-            }
-            _ => panic!("a write of another kind: {action}"),
-        };
-        2 * size.div_ceil(1024).max(1) as u64
+    let puts = request.body["RequestItems"].as_object().into_iter().flat_map(|tables| tables.values());
+    let puts = puts.filter_map(Value::as_array).flatten().filter_map(|write| write.get("PutRequest"));
+    let of_batch: u64 = puts.map(|put| item_size(&put["Item"]).div_ceil(1024).max(1) as u64).sum();
+    of_batch + of_transaction(request)
+}
+
+fn of_transaction(request: &Request) -> u64 {
+    request.body["TransactItems"].as_array().into_iter().flatten().map(transaction_units).sum()
+}
+
+/// The write units of an action of a transaction.
+pub fn transaction_units(action: &Value) -> u64 {
+    let size = match (action.get("Put"), action.get("Update")) {
+        (Some(put), _) => item_size(&put["Item"]),
+        (_, Some(update)) => {
+            let names = update["ExpressionAttributeNames"].as_object().into_iter().flatten();
+            let names: usize = names.map(|(_, name)| name.as_str().map_or(0, str::len)).sum();
+            item_size(&update["Key"]) + names + item_size(&update["ExpressionAttributeValues"])
+        }
+        _ => panic!("a write of another kind: {action}"),
     };
-    actions.iter().map(units).sum()
+    2 * size.div_ceil(1024).max(1) as u64
 }
 
 /// The size of an item, or of a map, in bytes: its names and its values.

@@ -31,6 +31,45 @@ async fn a_batch_of_any_length_is_written_whole_in_requests_of_25() {
 }
 
 #[tokio::test]
+async fn a_batch_of_keys_is_read_in_its_order_and_what_the_first_reads_miss_is_read_again() {
+    let ground = Ground::of(&ORDERS).await;
+    let rows: Vec<_> = (0..230).map(|n| (order("ada", format!("{n:03}")), None)).collect();
+    ground.direct.save_batch(&rows).await.unwrap();
+    let late = order("ada", "900");
+    let keys: Vec<_> =
+        rows.iter().rev().map(|(row, _)| key(row)).chain([key(&late), RowKey::sorted("ada", "none")]).collect();
+    let read = async || {
+        ground.proxy.take_requests();
+        let read: Vec<Option<Order>> = ground.view.load_batch(&keys).await.unwrap();
+        let requests = ground.proxy.take_requests();
+        let of = |request: &nameservice_tests::proxy::Request| {
+            let wanted = &request.body["RequestItems"][ground.view.table()];
+            (wanted["ConsistentRead"] == true, wanted["Keys"].as_array().unwrap().len())
+        };
+        (read, requests.iter().map(of).collect::<Vec<_>>())
+    };
+    let stored: Vec<Option<Order>> = rows.iter().rev().map(|(row, _)| Some(row.clone())).collect();
+    let requests = [(false, 100), (false, 100), (false, 32), (true, 2)];
+    assert_eq!(read().await, ([&stored[..], &[None, None]].concat(), requests.to_vec()));
+    // A row that the first reads do not see yet.
+    let (direct, row) = (ground.direct.clone(), late.clone());
+    ground.proxy.on(
+        "BatchGetItem",
+        Fault::none().skipping(2).after(move || {
+            let (direct, row) = (direct.clone(), row.clone());
+            async move { direct.save(&row, SaveMode::Init, None).await.unwrap() }
+        }),
+    );
+    assert_eq!(read().await, ([&stored[..], &[Some(late), None]].concat(), requests.to_vec()));
+    ground.proxy.on("BatchGetItem", Fault::partial_batch().times(3));
+    ground.proxy.on("BatchGetItem", Fault::untouched_batch().times(2));
+    assert_eq!(read().await.0.iter().flatten().count(), 231);
+    assert!(ground.proxy.is_spent());
+    let none: Vec<Option<Order>> = ground.view.load_batch(&[]).await.unwrap();
+    assert!(none.is_empty());
+}
+
+#[tokio::test]
 async fn rows_that_cannot_be_written_are_reported_one_by_one_and_take_no_other_with_them() {
     let ground = Ground::of(&ORDERS).await;
     let mut rows: Vec<_> = (0..40).map(|n| (order("ada", format!("{n:02}")), None)).collect();

@@ -78,7 +78,7 @@ struct State(BTreeMap<&'static str, Known>);
 enum Known {
     /// The value, and the position of the change that stored it; null if there is none.
     Value(Value, Option<u64>),
-    /// The watermark of a value that was too large for the feed.
+    /// The watermark of a value that was left out of the feed.
     Omitted(Value),
     /// The last change before the position is no longer in the feed. The watermark, if the next change shows it.
     Expired(Option<Value>),
@@ -107,7 +107,7 @@ impl Known {
     fn shown(&self) -> Value {
         match self {
             Self::Value(value, _) => value.clone(),
-            Self::Omitted(watermark) => json!(format!("(too large for the feed, at {watermark})")),
+            Self::Omitted(watermark) => json!(format!("(left out of the feed, at {watermark})")),
             Self::Expired(Some(watermark)) => json!(format!("(no longer in the feed, at {watermark})")),
             Self::Expired(None) => json!("(no longer in the feed)"),
         }
@@ -243,7 +243,7 @@ mod tests {
         );
         assert!(differences.contains(&"  head.t: nothing -> 6".to_owned()), "{differences:?}");
         assert!(
-            differences.contains(&"  config: nothing -> (too large for the feed, at 3)".to_owned()),
+            differences.contains(&"  config: nothing -> (left out of the feed, at 3)".to_owned()),
             "{differences:?}"
         );
         assert!(differences.iter().all(|line| !line.contains("status")), "{differences:?}");

@@ -54,7 +54,7 @@ locals {
       scope  = "read"
       actions = {
         table           = ["dynamodb:GetItem"]
-        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed            = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"]
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]
       }
@@ -68,7 +68,7 @@ locals {
       verifies_tokens = true
       actions = {
         table           = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
-        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed            = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"]
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]
       }
@@ -97,7 +97,7 @@ locals {
       option = "archive"
       actions = {
         table           = ["dynamodb:GetItem"]
-        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed            = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"]
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject", "s3:PutObject"]
       }
@@ -155,7 +155,7 @@ locals {
       scope  = "read"
       actions = {
         table           = ["dynamodb:GetItem", "dynamodb:Query"]
-        feed            = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed            = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"]
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]
       }
@@ -308,7 +308,7 @@ locals {
       actions = {
         table        = ["dynamodb:BatchGetItem", "dynamodb:GetItem"]
         stream       = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
-        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
+        feed         = ["dynamodb:BatchWriteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query", "dynamodb:UpdateItem"]
         dead_letters = ["sqs:SendMessage"]
         # For one release: the version before publishes itself. With `aliases` it serves until it is shifted away from.
         topic          = ["sns:Publish"]
@@ -322,7 +322,7 @@ locals {
       option = "topic"
       actions = {
         table        = ["dynamodb:GetItem"]
-        feed         = ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
+        feed         = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"]
         feed_stream  = ["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"]
         topic        = ["sns:Publish"]
         dead_letters = ["sqs:SendMessage"]
@@ -342,7 +342,7 @@ locals {
       option = "read_model"
       actions = {
         table    = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
-        feed     = ["dynamodb:GetItem", "dynamodb:Query"]
+        feed     = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"]
         views    = ["dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"]
         doorbell = ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"]
       }

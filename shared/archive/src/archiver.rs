@@ -1,7 +1,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
-use nameservice_model::{Change, ChangeFeed, Limit, Observer, Progress, Result, Run, chain};
+use nameservice_model::{Change, ChangeFeed, ChangePayload, Limit, Observer, Progress, Result, Run, chain};
 use tokio::time::{Instant, sleep};
 
 use crate::{Archive, ArchiveError, Segment, objects::failed, segment::line, store::Put};
@@ -230,8 +230,15 @@ fn object(changes: Vec<Change>, more: bool) -> Next {
     }
 }
 
+/// Returns whether two changes are the same. A payload that is omitted in one of them does not count: so a release reads it that does not
+/// know how the other stored it.
 fn is_same(change: &Change, archived: &Change) -> Result<bool> {
-    let lines = line(change).and_then(|change| Ok((change, line(archived)?)));
+    let is_omitted = [change, archived].map(|change| change.payload == ChangePayload::Omitted).contains(&true);
+    let of = |change: &Change| match is_omitted {
+        true => line(&Change { payload: ChangePayload::Omitted, ..change.clone() }),
+        false => line(change),
+    };
+    let lines = of(change).and_then(|change| Ok((change, of(archived)?)));
     let (change, archived) = lines.map_err(|error| failed(OPERATION, error))?;
     Ok(change == archived)
 }

@@ -1,10 +1,12 @@
-//! Many writes in few requests: batches of the size that DynamoDB allows, in parallel, without dropping a write.
+//! Many reads or writes in few requests: batches of the size that DynamoDB allows, without dropping one.
 
-use aws_sdk_dynamodb::types::{AttributeValue, WriteRequest};
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, WriteRequest};
 use futures_util::{StreamExt, stream};
 
 use crate::{Attempts, Error, Item, Outcome, Result, Sender, table::code_of};
 
+/// The most keys of one BatchGetItem.
+pub const READ_BATCH: usize = 100;
 /// The most requests of one BatchWriteItem.
 pub const WRITE_BATCH: usize = 25;
 /// How many batches are in flight at the same time.
@@ -23,6 +25,30 @@ pub struct Unwritten {
 type Numbered = (usize, WriteRequest);
 
 impl Sender {
+    /// Reads the items of at most [`READ_BATCH`] keys, no two of them alike, with one BatchGetItem, which is repeated for the keys that
+    /// DynamoDB left unprocessed. Returns the items that exist, in no particular order.
+    pub async fn read_batch(&self, operation: &'static str, keys: Vec<Item>, is_consistent: bool) -> Result<Vec<Item>> {
+        let mut left = keys;
+        let mut found = Vec::with_capacity(left.len());
+        let mut backoff = self.backoff();
+        while !left.is_empty() {
+            let wanted = KeysAndAttributes::builder()
+                .consistent_read(is_consistent)
+                .set_keys(Some(std::mem::take(&mut left)))
+                .build()
+                .map_err(|error| Error::Failed { operation, source: error.into() })?;
+            let request = self.client().batch_get_item().request_items(self.table(), wanted);
+            let output = self.read(operation, || request.clone().send()).await?;
+            found.extend(output.responses.unwrap_or_default().into_values().flatten());
+            left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
+            // An incomplete answer would be a wrong one: fail instead.
+            if !left.is_empty() && !backoff.pause().await {
+                return Err(Error::Unavailable { operation, source: Some("keys were left unprocessed".into()) });
+            }
+        }
+        Ok(found)
+    }
+
     /// Puts and deletes items, batch by batch, and repeats what DynamoDB leaves unprocessed. Returns what could not be
     /// written; everything else was.
     ///

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 
-pub use batches::{Unwritten, WRITE_BATCH};
+pub use batches::{READ_BATCH, Unwritten, WRITE_BATCH};
 pub use capacity::Metered;
 pub use connect::{
     endpoint_client, endpoint_config, lambda_client, lambda_config, lambda_connector, lambda_credentials,

@@ -1,15 +1,19 @@
 //! Appends changes, exactly once.
 
-use std::{collections::HashMap, sync::atomic::Ordering};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::atomic::Ordering,
+};
 
 use jiff::Timestamp;
-use nameservice_model::{Change, Error, Identity, Result};
+use nameservice_model::{Change, ChangePayload, Error, Identity, Result};
 use nameservice_store::Difference;
 use nameservice_views::{Outcome, from_item};
 
 use crate::{
     Feed,
     guards::{self, Guard},
+    payloads::{self, Held},
     rows::{self, Counter},
     segments::{self, Content, Segment},
 };
@@ -31,6 +35,13 @@ pub struct Entry {
     pub difference: Difference,
     /// The kind of the changed record.
     pub identity: Identity,
+}
+
+/// An entry, the name of its stream record, and how its payload is held.
+struct Prepared<'a> {
+    entry: &'a Entry,
+    name: String,
+    payload: Held,
 }
 
 /// The result of a batch.
@@ -64,19 +75,15 @@ impl Feed {
     }
 
     async fn append_chunk(&self, chunk: &[Entry]) -> Result<Vec<Change>> {
+        let prepared = self.prepare(chunk).await?;
         let mut places: HashMap<&str, Place> = HashMap::new();
         let mut backoff = self.view.backoff();
         if self.is_shared.load(Ordering::Relaxed) {
             self.read_first().await?;
         }
         loop {
-            let mut pending: Vec<&Entry> = Vec::new();
-            for entry in chunk {
-                let is_new = !places.contains_key(entry.event_id.as_str());
-                if is_new && !pending.iter().any(|other| other.event_id == entry.event_id) {
-                    pending.push(entry);
-                }
-            }
+            let is_missing = |prepared: &&Prepared<'_>| !places.contains_key(prepared.entry.event_id.as_str());
+            let pending: Vec<&Prepared<'_>> = prepared.iter().filter(is_missing).collect();
             if pending.is_empty() {
                 break;
             }
@@ -87,11 +94,9 @@ impl Feed {
             match self.try_append(n, &pending).await? {
                 Attempt::Appended { count, recorded_at } => {
                     self.observe(n + count as u64);
-                    places.extend(
-                        (n + 1..)
-                            .zip(&pending[..count])
-                            .map(|(at, entry)| (entry.event_id.as_str(), (at, recorded_at, entry.identity.clone()))),
-                    );
+                    places.extend((n + 1..).zip(&pending[..count]).map(|(at, Prepared { entry, .. })| {
+                        (entry.event_id.as_str(), (at, recorded_at, entry.identity.clone()))
+                    }));
                 }
                 Attempt::Rejected { counter, seen } => {
                     // A counter that moved and entries that are in the feed explain the failure: retry immediately. Otherwise back off.
@@ -104,7 +109,7 @@ impl Feed {
                         }
                         None => {}
                     }
-                    places.extend(seen.into_iter().map(|(i, place)| (pending[i].event_id.as_str(), place)));
+                    places.extend(seen.into_iter().map(|(i, place)| (pending[i].entry.event_id.as_str(), place)));
                     if explained {
                         continue;
                     }
@@ -120,9 +125,24 @@ impl Feed {
         }
         let change = |entry: &Entry| {
             let (at, recorded_at, identity) = places.get(entry.event_id.as_str())?;
-            Some(rows::change(&entry.difference, identity, *at, *recorded_at))
+            Some(rows::change(&entry.difference, identity, *at, *recorded_at, entry.difference.payload.clone()))
         };
         Ok(chunk.iter().filter_map(change).collect())
+    }
+
+    /// Returns the entries, each stream record once, and saves the rows of large payloads.
+    async fn prepare<'a>(&self, chunk: &'a [Entry]) -> Result<Vec<Prepared<'a>>> {
+        let (mut prepared, mut large) = (Vec::with_capacity(chunk.len()), Vec::new());
+        let (mut seen, now) = (HashSet::new(), self.now());
+        let until = payloads::expiry(guards::remembered_until(rows::expiry(now, self.retention), now));
+        for entry in chunk.iter().filter(|entry| seen.insert(entry.event_id.as_str())) {
+            let name = guards::name_of(&entry.sequence_number, &entry.event_id);
+            let (payload, row) = Held::of(&entry.difference.payload, &name, until)?;
+            large.extend(row);
+            prepared.push(Prepared { entry, name, payload });
+        }
+        self.save_payloads(large, until).await?;
+        Ok(prepared)
     }
 
     /// Reads the counter, which another writer has probably moved: a read costs less than a cancelled transaction.
@@ -147,15 +167,18 @@ impl Feed {
     }
 
     /// Appends the entries, or only the first ones if the segment of all would be too large.
-    async fn try_append(&self, n: u64, pending: &[&Entry]) -> Result<Attempt> {
+    async fn try_append(&self, n: u64, pending: &[&Prepared<'_>]) -> Result<Attempt> {
         let recorded_at = rows::whole_milliseconds(self.now());
         let until = rows::expiry(recorded_at, self.retention);
         let mut count = pending.len();
         let (changes, packed) = loop {
-            let change =
-                |(at, entry): (u64, &&Entry)| rows::change(&entry.difference, &entry.identity, at, recorded_at);
+            let change = |(at, prepared): (u64, &&Prepared<'_>)| {
+                let Entry { difference, identity, .. } = prepared.entry;
+                rows::change(difference, identity, at, recorded_at, ChangePayload::None)
+            };
             let changes: Vec<Change> = (n + 1..).zip(&pending[..count]).map(change).collect();
-            let packed = Content::pack(&changes, sequence(&pending[..count]))?;
+            let held = pending.iter().map(|prepared| &prepared.payload);
+            let packed = Content::pack(changes.iter().zip(held), sequence(&pending[..count]))?;
             if packed.len() <= segments::MAX_BYTES || count == 1 {
                 break (changes, packed);
             }
@@ -164,8 +187,8 @@ impl Feed {
         let mut writes = Vec::with_capacity(count + BEFORE_GUARDS);
         writes.push(Counter::advance(n, count, recorded_at, until)?);
         writes.push(Segment::write(n + 1, n + count as u64, packed, recorded_at, until)?);
-        for (entry, change) in pending.iter().zip(&changes) {
-            writes.push(Guard::write(&entry.sequence_number, &entry.event_id, change, until)?);
+        for (Prepared { name, payload, .. }, change) in pending.iter().zip(&changes) {
+            writes.push(Guard::write(name, change, payload, until)?);
         }
         let rejected = match self.view.transact(writes).await {
             Ok(Outcome::Applied(())) => return Ok(Attempt::Appended { count, recorded_at }),
@@ -191,8 +214,8 @@ impl Feed {
 }
 
 /// Returns the lowest and the highest sequence number of entries.
-fn sequence(entries: &[&Entry]) -> [String; 2] {
-    let numbers = || entries.iter().map(|entry| guards::padded(&entry.sequence_number));
+fn sequence(entries: &[&Prepared<'_>]) -> [String; 2] {
+    let numbers = || entries.iter().map(|prepared| guards::padded(&prepared.entry.sequence_number));
     [numbers().min(), numbers().max()].map(|number| {
         let number = number.unwrap_or_default();
         number.trim_start_matches('0').to_owned()

@@ -7,9 +7,13 @@ use jiff::Timestamp;
 use nameservice_model::{Address, Change, ChangeKind, ChangePayload, ChangedPart, Identity, Result};
 use nameservice_views::{SaveMode, Write};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::rows;
+use crate::{
+    payloads::{Held, Unread},
+    rows,
+};
 
 /// The longest value of a partition key, in bytes.
 const MAX_ID_BYTES: usize = 2048;
@@ -32,7 +36,8 @@ pub(crate) fn padded(sequence_number: &str) -> String {
     format!("{sequence_number:0>40}")
 }
 
-fn place(sequence_number: &str, event_id: &str) -> String {
+/// Returns the name of a stream record: its sequence number, padded, and its id. So names sort by the order of commits.
+pub(crate) fn name_of(sequence_number: &str, event_id: &str) -> String {
     let sequence = padded(sequence_number);
     match event_id.len() <= MAX_EVENT_ID_BYTES {
         true => format!("{sequence}{event_id}"),
@@ -40,11 +45,16 @@ fn place(sequence_number: &str, event_id: &str) -> String {
     }
 }
 
+/// Returns until when a stream record is remembered whose change expires at `until`, both in epoch seconds.
+pub(crate) fn remembered_until(until: i64, recorded_at: Timestamp) -> i64 {
+    until.max(rows::expiry(recorded_at, REMEMBERED_FOR))
+}
+
 /// A stream record that was appended. The payload is JSON text: not every JSON value can be an attribute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Guard {
     id: String,
-    /// The sequence number of the stream record, padded, and its id: the order of commits.
+    /// The name of the stream record.
     position: String,
     /// The position of its change in the feed.
     pub(crate) at: u64,
@@ -61,6 +71,8 @@ pub(crate) struct Guard {
     payload: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     payload_omitted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload_at: Option<String>,
     occurred_at: i64,
     recorded_at: i64,
     /// When its change expires, if that is before the row does.
@@ -72,17 +84,14 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Returns the write of the row. It fails if the row exists: then the stream record was appended already.
-    pub(crate) fn write(sequence_number: &str, event_id: &str, change: &Change, until: i64) -> Result<Write> {
-        let (payload, payload_omitted) = match &change.payload {
-            ChangePayload::None => (None, false),
-            ChangePayload::Value(value) => (Some(value.to_string()), false),
-            ChangePayload::Omitted => (None, true),
-        };
-        let ttl = until.max(rows::expiry(change.recorded_at, REMEMBERED_FOR));
+    /// Returns the write of the row. It fails if the row exists: then the stream record was appended already. `name` is that of the
+    /// stream record.
+    pub(crate) fn write(name: &str, change: &Change, payload: &Held, until: i64) -> Result<Write> {
+        let (payload, payload_omitted, payload_at) = payload.attributes();
+        let ttl = remembered_until(until, change.recorded_at);
         let row = Self {
             id: history_id(&change.address),
-            position: place(sequence_number, event_id),
+            position: name.to_owned(),
             at: change.position,
             kind: change.identity.kind.as_str().to_owned(),
             source_type: change.identity.source_type.clone(),
@@ -90,8 +99,9 @@ impl Guard {
             change: change.kind.as_str().to_owned(),
             watermark: change.watermark,
             previous: change.previous,
-            payload,
+            payload: payload.map(|json| json.get().to_owned()),
             payload_omitted,
+            payload_at: payload_at.map(str::to_owned),
             occurred_at: change.occurred_at.as_millisecond(),
             recorded_at: change.recorded_at.as_millisecond(),
             until: (until < ttl).then_some(until),
@@ -116,23 +126,22 @@ impl Guard {
     }
 
     /// Returns the change. `address` is the record whose history the row belongs to.
-    pub(crate) fn change(self, address: &Address) -> Result<Change> {
-        Ok(Change {
+    pub(crate) fn unread(mut self, address: &Address) -> Result<Unread> {
+        let json = self.payload.take().map(RawValue::from_string).transpose().map_err(rows::corrupt)?;
+        let payload = Held::stored(json, self.payload_omitted, self.payload_at.take());
+        let change = Change {
             position: self.at,
             address: address.clone(),
             part: self.concern.parse::<ChangedPart>().map_err(|_| rows::unknown("concern", &self.concern))?,
             kind: self.change.parse::<ChangeKind>().map_err(|_| rows::unknown("change", &self.change))?,
             watermark: self.watermark,
             previous: self.previous,
-            payload: match &self.payload {
-                _ if self.payload_omitted => ChangePayload::Omitted,
-                None => ChangePayload::None,
-                Some(text) => ChangePayload::Value(serde_json::from_str(text).map_err(rows::corrupt)?),
-            },
+            payload: ChangePayload::None,
             occurred_at: rows::moment(self.occurred_at)?,
             recorded_at: rows::moment(self.recorded_at)?,
             identity: self.identity()?,
-        })
+        };
+        Ok(Unread { change, payload })
     }
 }
 
@@ -146,8 +155,8 @@ mod tests {
         assert_eq!(id(3), "history#aaa");
         assert_eq!(id(2040).len(), 2048);
         assert!(id(2041).starts_with("history-sha256#") && id(2041) != id(2042));
-        assert_eq!(place("17", "e"), format!("{}17e", "0".repeat(38)));
-        assert!(place("9", "a") < place("10", "a") && place("10", "a") < place("10", "b"));
-        assert!(place("1", &"e".repeat(5_000)).len() < 1_024);
+        assert_eq!(name_of("17", "e"), format!("{}17e", "0".repeat(38)));
+        assert!(name_of("9", "a") < name_of("10", "a") && name_of("10", "a") < name_of("10", "b"));
+        assert!(name_of("1", &"e".repeat(5_000)).len() < 1_024);
     }
 }

@@ -1,6 +1,6 @@
 //! The history of one record: its guards, in the order of its commits.
 
-use nameservice_model::{Address, Change, History, HistoryQuery, Identity, Result, RunMemory};
+use nameservice_model::{Address, Change, History, HistoryQuery, Identity, Result};
 use nameservice_views::Range;
 
 use crate::{
@@ -25,8 +25,8 @@ impl Feed {
         let (mut passing, mut sought) = (bounds.start().is_some(), bounds.start());
         let mut range = Range::new().limit(if passing { limit.max(PASSED_OVER) } else { limit });
         range.descending = query.newest_first;
-        let (mut changes, mut last, mut pages, mut memory) = (Vec::new(), query.after, 0, RunMemory::default());
-        loop {
+        let (mut unread, mut last, mut pages) = (Vec::new(), query.after, 0);
+        let more_after = 'pages: loop {
             let page = self.view.load_range::<Guard>(&id, &range).await?;
             for row in page.rows {
                 if bounds.is_before(row.at) {
@@ -34,28 +34,27 @@ impl Feed {
                 }
                 passing = false;
                 if bounds.is_behind(row.at) {
-                    return Ok(History { changes, more_after: None });
+                    break 'pages None;
                 }
                 last = row.at;
                 if !row.is_alive(now) {
                     continue;
                 }
-                let change = row.change(address)?;
-                if query.part.is_none_or(|part| part == change.part) {
-                    memory.add(&change.payload);
-                    changes.push(change);
+                let found = row.unread(address)?;
+                if query.part.is_none_or(|part| part == found.change.part) {
+                    unread.push(found);
                 }
-                if changes.len() == limit || memory.is_full() {
-                    return Ok(History { changes, more_after: Some(last) });
+                if unread.len() == limit {
+                    break 'pages Some(last);
                 }
             }
             if page.next.is_none() {
-                return Ok(History { changes, more_after: None });
+                break 'pages None;
             }
             if !passing {
                 pages += 1;
                 if pages == PAGES {
-                    return Ok(History { changes, more_after: Some(last) });
+                    break 'pages Some(last);
                 }
                 range.limit = Some(limit);
             }
@@ -67,7 +66,14 @@ impl Feed {
                 Some(place) => Range { continued: None, ..range.after(place).limit(limit + MAX_TRANSACTION) },
                 None => range.continued(page.next),
             };
-        }
+        };
+        let found = unread.len();
+        let changes = self.read_payloads(unread).await?;
+        let more_after = match changes.last() {
+            Some(last) if changes.len() < found => Some(last.position),
+            _ => more_after,
+        };
+        Ok(History { changes, more_after })
     }
 
     /// Returns a sort key shortly before the row of a position in the order of a query, if the change at that position
@@ -89,11 +95,11 @@ impl Feed {
         Ok(self.latest(address, 1).await?.pop().map(|change| change.identity))
     }
 
-    /// Returns the last changes of a record, newest first, at most `limit`.
+    /// Returns the last changes of a record without their payloads, newest first, at most `limit`.
     pub async fn latest(&self, address: &Address, limit: usize) -> Result<Vec<Change>> {
         let range = Range::new().limit(limit).descending();
         let page = self.view.load_range::<Guard>(&guards::history_id(address), &range).await?;
-        page.rows.into_iter().map(|row| row.change(address)).collect()
+        page.rows.into_iter().map(|row| Ok(row.unread(address)?.change)).collect()
     }
 }
 

@@ -11,7 +11,8 @@
 //!                                                            epoch form recorded_at
 //!   history#<address>  <sequence number, 40 digits><event id>  a stream record that was appended: at, its position; kind
 //!                                                            source_type concern change watermark previous payload
-//!                                                            occurred_at recorded_at
+//!                                                            payload_at occurred_at recorded_at
+//!   payload#<stream record>  -                               a large payload, to which segment and history refer (gzip of JSON)
 //!   poison#0           <event id>                            reason record recorded_at: what could not be read
 //!   tried#0            <event id>                            unanswered tried_at: how many tries of a stream record have not ended
 //!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
@@ -33,6 +34,7 @@ mod checkpoint;
 mod guards;
 mod history;
 mod lag;
+mod payloads;
 mod poison;
 mod read;
 mod rows;

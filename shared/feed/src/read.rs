@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
 use async_trait::async_trait;
 use nameservice_dynamo::is_missing_table;
-use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run, RunMemory};
+use nameservice_model::{Address, ChangeFeed, History, HistoryQuery, Identity, Limit, Result, Run};
 use nameservice_views::Range;
 use tokio::time::{Instant, timeout};
 
@@ -64,7 +64,7 @@ impl Feed {
     /// Returns what [`ChangeFeed::changes`] returns, and the last position of the feed at that time. Fewer changes than the limit
     /// if their payloads would take too much memory.
     ///
-    /// Takes two requests, or one if there are no changes after the position.
+    /// Takes two requests, or one if there are no changes after the position; and one for each 25 large payloads.
     ///
     /// The counter is read first: everything that it counts has been appended, and is stored unless it has expired. A
     /// Query may miss a segment of a transaction that is being applied, and yet see a later one. A hole in front of a
@@ -104,24 +104,18 @@ impl Feed {
             };
             return Ok((run, counter.n));
         }
-        let (mut changes, mut reached, mut memory) = (Vec::new(), after, RunMemory::default());
+        let (mut unread, mut reached) = (Vec::new(), after);
         for segment in segments {
-            let has_enough = changes.len() == limit.get() || memory.is_full();
-            if segment.first > reached + 1 || segment.ttl <= now || has_enough {
+            if segment.first > reached + 1 || segment.ttl <= now || unread.len() == limit.get() {
                 break;
             }
             let read = usize::try_from(reached + 1 - segment.first).unwrap_or(usize::MAX);
-            for change in segment.changes()?.skip(read) {
-                if changes.len() == limit.get() || memory.is_full() {
-                    break;
-                }
-                let change = change?;
-                memory.add(&change.payload);
-                changes.push(change);
+            for change in segment.changes()?.skip(read).take(limit.get() - unread.len()) {
+                unread.push(change?);
             }
             reached = segment.last()?;
         }
-        Ok((Run::Changes(changes), counter.n))
+        Ok((Run::Changes(self.read_payloads(unread).await?), counter.n))
     }
 
     /// Returns the oldest position after another one that can be read; the next one of the feed if all of them have expired.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use nameservice_model::{BoxError, Change, Error, Identity, RecordKind, Result};
+use nameservice_model::{BoxError, Change, ChangePayload, Error, Identity, RecordKind, Result};
 use nameservice_store::Difference;
 use nameservice_views::{Description, Item, RowKey, Write, to_item};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -17,7 +17,7 @@ const ATTR_N: &str = "n";
 pub const FEED_ID: &str = "feed#0";
 const COUNTER_ID: &str = "counter#0";
 /// The sort key of rows that are alone in their partition.
-const ALONE: &str = "-";
+pub(crate) const ALONE: &str = "-";
 /// The form of the rows: segments and guards. Rows of the first form, in which each change was a row, have none.
 const FORM: u8 = 2;
 
@@ -131,8 +131,14 @@ pub(crate) fn unknown(what: &str, name: &str) -> Error {
     corrupt(format!("a row of the feed has the unknown {what} `{name}`"))
 }
 
-/// Returns the change for a difference.
-pub(crate) fn change(difference: &Difference, identity: &Identity, position: u64, recorded_at: Timestamp) -> Change {
+/// Returns the change for a difference, with this payload.
+pub(crate) fn change(
+    difference: &Difference,
+    identity: &Identity,
+    position: u64,
+    recorded_at: Timestamp,
+    payload: ChangePayload,
+) -> Change {
     Change {
         position,
         address: difference.address.clone(),
@@ -141,7 +147,7 @@ pub(crate) fn change(difference: &Difference, identity: &Identity, position: u64
         kind: difference.kind,
         watermark: difference.watermark,
         previous: difference.previous,
-        payload: difference.payload.clone(),
+        payload,
         // In the precision of the row, so that a change is the same whenever it is returned.
         occurred_at: whole_milliseconds(difference.occurred_at),
         recorded_at: whole_milliseconds(recorded_at),

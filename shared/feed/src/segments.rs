@@ -3,17 +3,17 @@
 //! So a Query for what comes after a position begins with the segment that holds the next change, wherever in the
 //! segment that is.
 
-use std::io::{Read as _, Write as _};
-
-use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use jiff::Timestamp;
 use nameservice_model::{Address, Change, ChangeKind, ChangePayload, ChangedPart, Identity, Result};
 use nameservice_views::{RowKey, SaveMode, Write};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_bytes::ByteBuf;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
-use crate::rows::{self, FEED_ID, sort_key};
+use crate::{
+    payloads::{self, Held, Unread},
+    rows::{self, FEED_ID, sort_key},
+};
 
 /// The largest content of a segment, in bytes. An item has at most 400 KB.
 pub(crate) const MAX_BYTES: usize = 300 * 1024;
@@ -65,6 +65,8 @@ struct Packed {
     payload: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     payload_omitted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload_at: Option<String>,
     /// How long before `recorded_at` it was written, in milliseconds.
     age: i64,
 }
@@ -76,22 +78,19 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawV
 
 impl Content {
     /// Returns the compressed changes, whose stream records have these sequence numbers.
-    pub(crate) fn pack(changes: &[Change], sequence: [String; 2]) -> Result<Vec<u8>> {
-        let content = Self { sequence, changes: changes.iter().map(Packed::of).collect::<Result<_>>()? };
-        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-        packed.write_all(&serde_json::to_vec(&content).map_err(rows::corrupt)?).map_err(rows::corrupt)?;
-        packed.finish().map_err(rows::corrupt)
+    pub(crate) fn pack<'a>(
+        changes: impl IntoIterator<Item = (&'a Change, &'a Held)>,
+        sequence: [String; 2],
+    ) -> Result<Vec<u8>> {
+        let changes = changes.into_iter().map(|(change, payload)| Packed::of(change, payload)).collect();
+        payloads::pack(&serde_json::to_vec(&Self { sequence, changes }).map_err(rows::corrupt)?)
     }
 }
 
 impl Packed {
-    fn of(change: &Change) -> Result<Self> {
-        let (payload, payload_omitted) = match &change.payload {
-            ChangePayload::None => (None, false),
-            ChangePayload::Value(value) => (Some(to_raw_value(value).map_err(rows::corrupt)?), false),
-            ChangePayload::Omitted => (None, true),
-        };
-        Ok(Self {
+    fn of(change: &Change, payload: &Held) -> Self {
+        let (payload, payload_omitted, payload_at) = payload.attributes();
+        Self {
             address: change.address.as_str().to_owned(),
             kind: change.identity.kind.as_str().to_owned(),
             source_type: change.identity.source_type.clone(),
@@ -99,10 +98,11 @@ impl Packed {
             change: change.kind.as_str().to_owned(),
             watermark: change.watermark,
             grown: change.previous.map(|previous| change.watermark.wrapping_sub(previous)),
-            payload,
+            payload: payload.map(RawValue::to_owned),
             payload_omitted,
+            payload_at: payload_at.map(str::to_owned),
             age: change.recorded_at.as_millisecond() - change.occurred_at.as_millisecond(),
-        })
+        }
     }
 
     fn identity(self) -> Result<(Address, Identity)> {
@@ -110,8 +110,8 @@ impl Packed {
         Ok((Address::stored(self.address), identity))
     }
 
-    fn change(self, position: u64, recorded_at: Timestamp) -> Result<Change> {
-        Ok(Change {
+    fn unread(self, position: u64, recorded_at: Timestamp) -> Result<Unread> {
+        let change = Change {
             position,
             identity: Identity { kind: rows::kind_of(&self.kind)?, source_type: self.source_type },
             address: Address::stored(self.address),
@@ -119,14 +119,11 @@ impl Packed {
             kind: self.change.parse::<ChangeKind>().map_err(|_| rows::unknown("change", &self.change))?,
             watermark: self.watermark,
             previous: self.grown.map(|grown| self.watermark.wrapping_sub(grown)),
-            payload: match self.payload {
-                _ if self.payload_omitted => ChangePayload::Omitted,
-                None => ChangePayload::None,
-                Some(json) => ChangePayload::Value(serde_json::from_str(json.get()).map_err(rows::corrupt)?),
-            },
+            payload: ChangePayload::None,
             occurred_at: rows::moment(recorded_at.as_millisecond().saturating_sub(self.age))?,
             recorded_at,
-        })
+        };
+        Ok(Unread { change, payload: Held::stored(self.payload, self.payload_omitted, self.payload_at) })
     }
 }
 
@@ -168,15 +165,13 @@ impl Segment {
                 self.position, self.format
             )));
         }
-        let mut json = Vec::new();
-        GzDecoder::new(self.changes.as_slice()).read_to_end(&mut json).map_err(rows::corrupt)?;
-        serde_json::from_slice(&json).map_err(rows::corrupt)
+        serde_json::from_slice(&payloads::unpack(&self.changes)?).map_err(rows::corrupt)
     }
 
-    /// Returns its changes, with their positions. Only those that the iterator returns are unpacked whole.
-    pub(crate) fn changes(&self) -> Result<impl Iterator<Item = Result<Change>> + use<>> {
+    /// Returns its changes, with their positions.
+    pub(crate) fn changes(&self) -> Result<impl Iterator<Item = Result<Unread>> + use<>> {
         let (packed, recorded_at) = (self.packed()?.changes, rows::moment(self.recorded_at)?);
-        Ok((self.first..).zip(packed).map(move |(at, packed)| packed.change(at, recorded_at)))
+        Ok((self.first..).zip(packed).map(move |(at, packed)| packed.unread(at, recorded_at)))
     }
 
     /// Returns the records that it has changes of, and what they were, in the order of the changes.
@@ -225,11 +220,21 @@ mod tests {
     }
 
     fn unpacked(segment: &Segment) -> Result<Vec<Change>> {
-        segment.changes()?.collect()
+        let read = |Unread { change, payload }| {
+            let payload = match payload {
+                Held::None => ChangePayload::None,
+                Held::Json(json) => ChangePayload::Value(serde_json::from_str(json.get()).unwrap()),
+                Held::At(name) => ChangePayload::Value(json!({ "at": name })),
+                Held::Omitted => ChangePayload::Omitted,
+            };
+            Change { payload, ..change }
+        };
+        segment.changes()?.map(|change| change.map(read)).collect()
     }
 
     fn segment(changes: &[Change]) -> Segment {
-        let packed = Content::pack(changes, ["1".into(), "2".into()]).unwrap();
+        let held: Vec<Held> = changes.iter().map(|change| Held::of(&change.payload, "n", 5).unwrap().0).collect();
+        let packed = Content::pack(changes.iter().zip(&held), ["1".into(), "2".into()]).unwrap();
         let (first, last) = (changes[0].position, changes[changes.len() - 1].position);
         let recorded_at = changes[0].recorded_at.as_millisecond();
         let (id, position, changes) = (FEED_ID.to_owned(), sort_key(last), ByteBuf::from(packed));
@@ -246,6 +251,8 @@ mod tests {
         ];
         let changes: Vec<Change> = (41..).zip(payloads).map(|(at, payload)| change(at, payload)).collect();
         assert_eq!(unpacked(&segment(&changes)).unwrap(), changes);
+        let large = [change(1, ChangePayload::Value(json!("x".repeat(2_000))))];
+        assert_eq!(unpacked(&segment(&large)).unwrap()[0].payload, ChangePayload::Value(json!({ "at": "n#5" })));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use aws_sdk_dynamodb::types::{AttributeValue, DeleteRequest, KeysAndAttributes, WriteRequest};
+use aws_sdk_dynamodb::types::{AttributeValue, DeleteRequest, WriteRequest};
 use futures_util::{StreamExt, TryStreamExt, stream};
+use nameservice_dynamo::READ_BATCH;
 use nameservice_model::{Address, ConcernKind, Error, RecordKind, Result};
 
 use crate::{
@@ -14,8 +15,6 @@ use crate::{
     schema::*,
 };
 
-/// The most keys of one BatchGetItem.
-pub(crate) const GET_BATCH: usize = 100;
 /// How many batches are in flight at the same time.
 const PARALLEL: usize = 8;
 
@@ -56,27 +55,10 @@ impl Store {
         Ok((in_order.map(RecordItems::new).collect(), batch.len()))
     }
 
-    /// Sends one BatchGetItem, and repeats it for the keys that DynamoDB left unprocessed.
+    /// Reads the items of at most a hundred keys, consistently, with one BatchGetItem.
     pub(crate) async fn get_all(&self, operation: &'static str, keys: Vec<Key>) -> Result<Vec<Item>> {
-        let mut left: Vec<Item> = keys.iter().map(Key::item).collect();
-        let mut found = Vec::with_capacity(left.len());
-        let mut backoff = self.sender.backoff();
-        while !left.is_empty() {
-            let wanted = KeysAndAttributes::builder()
-                .consistent_read(true)
-                .set_keys(Some(std::mem::take(&mut left)))
-                .build()
-                .map_err(|error| Error::Store { operation, source: error.into() })?;
-            let request = self.sender.client().batch_get_item().request_items(self.sender.table(), wanted);
-            let output = self.sender.read(operation, || request.clone().send()).await.map_err(of_table)?;
-            found.extend(output.responses.unwrap_or_default().into_values().flatten());
-            left = output.unprocessed_keys.unwrap_or_default().into_values().flat_map(|keys| keys.keys).collect();
-            // An incomplete answer would be a wrong one: fail instead.
-            if !left.is_empty() && !backoff.pause().await {
-                return Err(Error::Unavailable { operation, source: Some("keys were left unprocessed".into()) });
-            }
-        }
-        Ok(found)
+        let keys = keys.iter().map(Key::item).collect();
+        self.sender.read_batch(operation, keys, true).await.map_err(of_table)
     }
 
     /// Deletes items, batch by batch.
@@ -106,7 +88,7 @@ fn batches_of(wanted: &[Wanted]) -> Vec<&[Wanted]> {
     let (mut batches, mut start, mut keys) = (Vec::new(), 0, 0);
     for (i, (_, kind)) in wanted.iter().enumerate() {
         let more = 1 + kind.map_or(ConcernKind::ALL.len(), |kind| concerns_of(kind).len());
-        if keys + more > GET_BATCH {
+        if keys + more > READ_BATCH {
             batches.push(&wanted[start..i]);
             (start, keys) = (i, 0);
         }

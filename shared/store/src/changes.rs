@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
+use nameservice_dynamo::READ_BATCH;
 use nameservice_model::{
     Address, ChangeKind, ChangePayload, ChangedPart, ConcernKind, Identity, PartState, RequestId, Result,
 };
@@ -15,7 +16,6 @@ use serde_json::Value;
 
 use crate::{
     Store,
-    batches::GET_BATCH,
     expressions::Key,
     items::{self, Item},
     schema::*,
@@ -178,7 +178,7 @@ impl Store {
     /// hundred. Addresses without a record are left out.
     pub async fn identities(&self, addresses: &[Address]) -> Result<HashMap<Address, Known>> {
         let mut known = HashMap::new();
-        for batch in addresses.chunks(GET_BATCH) {
+        for batch in addresses.chunks(READ_BATCH) {
             let found = self.get_all("read what records are", batch.iter().map(Key::meta).collect()).await?;
             known.extend(found.iter().filter_map(|meta| {
                 let created_at = items::integer(meta, ATTR_CREATED_AT);

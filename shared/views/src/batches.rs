@@ -122,9 +122,10 @@ impl View {
             }));
         }
         failed.sort_by_key(|row| row.position);
-        for row in &failed {
-            let id = row.key.as_ref().map_or_else(|| format!("row {}", row.position), RowKey::to_string);
-            tracing::warn!(table = self.table(), id, operation = name, cause = chain(row.source.as_ref()), "failed");
+        if let Some(first) = failed.first() {
+            let id = first.key.as_ref().map_or_else(|| format!("row {}", first.position), RowKey::to_string);
+            let (failed, cause) = (failed.len(), chain(first.source.as_ref()));
+            tracing::warn!(table = self.table(), operation = name, rows = of, failed, first = id, cause, "failed");
         }
         tracing::debug!(table = self.table(), operation = name, rows = of, failed = failed.len(), "done");
         match failed.is_empty() {

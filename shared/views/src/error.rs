@@ -143,7 +143,12 @@ impl From<Error> for nameservice_model::Error {
                 other => Self::Store { operation: "use a table", source: other.into() },
             },
             Error::AlreadyExists { .. } | Error::BatchNotFullyWritten(_) => {
-                Self::Store { operation: "write rows", source: error.into() }
+                let operation = "write rows";
+                match () {
+                    () if error.is_outcome_unknown() => Self::OutcomeUnknown { operation, source: Some(error.into()) },
+                    () if error.is_unavailable() => Self::Unavailable { operation, source: Some(error.into()) },
+                    () => Self::Store { operation, source: error.into() },
+                }
             }
         }
     }

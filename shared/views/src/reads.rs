@@ -1,5 +1,7 @@
+use std::collections::{HashMap, HashSet};
+
 use aws_sdk_dynamodb::operation::query::{QueryOutput, builders::QueryFluentBuilder};
-use nameservice_dynamo::{Item, as_integer};
+use nameservice_dynamo::{Item, READ_BATCH, as_integer};
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -137,6 +139,32 @@ impl View {
         };
         let loaded = loaded.await;
         self.loaded("load one", &key.to_string(), loaded)
+    }
+
+    /// Loads many rows, in the order of their keys: `None` for those that do not exist. Takes a request for each hundred keys, and as many
+    /// again for what the first ones did not find: they are eventually consistent, at half the price. So this is for rows that never change
+    /// once they exist.
+    ///
+    /// Needs `dynamodb:BatchGetItem` on the table.
+    pub async fn load_batch<T: DeserializeOwned>(&self, keys: &[RowKey]) -> Result<Vec<Option<T>>> {
+        let loaded = async {
+            let mut found: HashMap<RowKey, Item> = HashMap::new();
+            for is_consistent in [false, true] {
+                let missing: HashSet<&RowKey> = keys.iter().filter(|key| !found.contains_key(*key)).collect();
+                let missing =
+                    missing.into_iter().map(|key| key.item(self.description)).collect::<Result<Vec<_>, _>>()?;
+                for batch in missing.chunks(READ_BATCH) {
+                    for item in self.sender.read_batch(LOAD, batch.to_vec(), is_consistent).await? {
+                        found.insert(RowKey::of(&item, self.description)?, item);
+                    }
+                }
+            }
+            let row = |key| found.get(key).filter(|item| self.is_alive(item)).cloned().map(from_item).transpose();
+            keys.iter().map(row).collect()
+        };
+        let loaded = loaded.await;
+        let id = keys.first().map_or_else(String::new, RowKey::to_string);
+        self.loaded("load batch", &id, loaded)
     }
 
     /// Loads a page of a partition, with one request.

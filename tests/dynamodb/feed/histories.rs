@@ -44,7 +44,10 @@ async fn a_long_history_is_read_from_any_place_in_few_requests() {
     let page = async |query: &HistoryQuery| {
         table.proxy.take_requests();
         let page = table.feed.history(&at("b:main"), query).await.unwrap();
-        (page, table.proxy.take_requests())
+        let mut requests = table.proxy.take_requests();
+        // They depend on the payloads alone.
+        requests.retain(|request| request.operation != "BatchGetItem");
+        (page, requests)
     };
     for newest_first in [false, true] {
         let mut query = HistoryQuery { newest_first, limit: at_most(250), ..HistoryQuery::default() };

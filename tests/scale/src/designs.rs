@@ -147,6 +147,19 @@ impl Rows {
     }
 }
 
+/// The bytes of a status in a segment whose payload has a row of its own: the random digits of the row's name.
+const LARGE_BYTES: u64 = 36;
+/// The bytes of a payload's row besides the payload.
+const PAYLOAD_ROW_BYTES: u64 = 130;
+
+/// Returns what a transaction of this many statuses costs, in rows of the present form. Each status has a payload of this many bytes
+/// of JSON, more than 1,024, which are random letters and digits: gzip makes three bytes of four.
+pub fn cost_of_payloads(changes: usize, bytes: u64) -> Cost {
+    let kilobytes = (SEGMENT_BYTES + LARGE_BYTES * changes as u64).div_ceil(1_024);
+    let payload = (PAYLOAD_ROW_BYTES + bytes * 3 / 4).div_ceil(1_024);
+    Cost { counter: 2, log: 2 * kilobytes, record: 2, elsewhere: payload }
+}
+
 /// What a cut writes: its counter, itself, and for each log that grew where its positions begin.
 pub fn cut_units(grown: usize) -> u64 {
     2 + 2 + 2 * grown as u64
@@ -168,6 +181,10 @@ mod tests {
         assert_eq!(Rows::Segments.cost(1).total(1), 6);
         assert_eq!(hundredths(Rows::Segments.units_a_change(20)), 230);
         assert_eq!(hundredths(Rows::Segments.units_a_change(98)), 212);
+        for (bytes, among, units) in [(1_100, 20, 320), (4_000, 20, 620), (16_000, 20, 1_420), (16_000, 98, 1_410)] {
+            let cost = cost_of_payloads(among, bytes);
+            assert_eq!(hundredths(cost.total(among) as f64 / among as f64), units, "{bytes} bytes among {among}");
+        }
     }
 
     #[test]

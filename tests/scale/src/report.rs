@@ -11,7 +11,10 @@ use std::{
 
 use crate::{
     ceilings,
-    designs::{ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Rows, Sharing, TURNS, cursors, sequenced},
+    designs::{
+        ALL, Design, EXPECTING, FIRST, ONE_CONSUMER, PRESENT, Rows, Sharing, TURNS, cost_of_payloads, cursors,
+        sequenced,
+    },
     dynamo::Limit,
     outcome::Outcome,
     parameters::{DOLLARS_READS, DOLLARS_WRITES, MS, Nanos, Parameters, SECOND, thousands},
@@ -29,6 +32,7 @@ pub fn blocks(parameters: &Parameters) -> Vec<Block> {
     vec![
         ("ceilings", ceilings_table(parameters)),
         ("units", units_table()),
+        ("payloads", payloads_table(parameters)),
         ("parameters", table(["what", "value", "from"], parameters.explained())),
         ("simulation", simulation_table(parameters)),
         ("transactions", transactions_table(parameters)),
@@ -123,6 +127,36 @@ fn units_table() -> String {
         [batch.to_string(), first, first_dollars, units, dollars]
     });
     table(["changes per transaction", "first form, units", "per million", "present form, units", "per million"], rows)
+}
+
+fn payloads_table(parameters: &Parameters) -> String {
+    let cases = [1_100, 4_000, 16_000].into_iter().flat_map(|bytes| [1, 20, 98].map(|changes| (bytes, changes)));
+    let rows = cases.map(|(bytes, changes)| {
+        let cost = cost_of_payloads(changes, bytes);
+        let each = cost.total(changes) as f64 / changes as f64;
+        let segments = parameters.partition_units * changes as u64 / cost.log;
+        let quota = ceilings::TABLE_QUOTA as f64 / each;
+        let megabytes = quota.min(segments as f64) * bytes as f64 / 1e6;
+        [
+            thousands(bytes),
+            changes.to_string(),
+            format!("{each:.2}"),
+            format!("${:.2}", each * DOLLARS_WRITES),
+            thousands(segments),
+            count(quota),
+            format!("{megabytes:.1}"),
+        ]
+    });
+    let columns = [
+        "bytes of JSON",
+        "changes per transaction",
+        "units per change",
+        "per million",
+        "changes per second, segments",
+        "changes per second, the table's quota",
+        "the lower one, MB per second",
+    ];
+    table(columns, rows)
 }
 
 fn simulation_table(parameters: &Parameters) -> String {

@@ -19,6 +19,7 @@ mod retractions;
 
 use std::{collections::HashMap, time::Duration};
 
+use nameservice_dynamo::READ_BATCH;
 use nameservice_model::{Call, ChangeFeed, Observer, Progress, RecordKind, Result};
 pub use nameservice_model::{Finding, Fix, Severity};
 
@@ -32,7 +33,6 @@ use self::{
 };
 use crate::{
     Store,
-    batches::GET_BATCH,
     client::{Attempts, Outcome, of_table},
     expressions::Key,
     items::{self, Item},
@@ -274,7 +274,7 @@ impl Store {
     /// Reads items by key, consistently; missing ones are left out.
     async fn read_all(&self, keys: Vec<Key>) -> Result<HashMap<Key, Item>> {
         let mut found = HashMap::new();
-        for batch in keys.chunks(GET_BATCH) {
+        for batch in keys.chunks(READ_BATCH) {
             for item in self.get_all(EXAMINE, batch.to_vec()).await? {
                 found.insert(Key::new(items::pk(&item), items::sk(&item)), item);
             }
