@@ -2,12 +2,19 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use nameservice_feed::Feed;
+use nameservice_projector::{
+    Rows as _, TableRows,
+    records::{RECORDS, RecordRow, table_of},
+};
 use nameservice_tests::{engine, prelude::*, proxy::Proxy, pump};
+use nameservice_views::View;
+use stream_consumer::Consumer;
 use tokio::{sync::Notify, time::Instant};
 use topic_publisher::{Failure, Progress, Published, Topic, TopicPublisher, first_of};
 
@@ -111,6 +118,54 @@ async fn a_topic_that_was_away_gets_everything_afterwards() {
     topic.set(|topic| topic.away = false);
     publisher.catch_up(Some(1), None).await.unwrap();
     assert_eq!(topic.positions(), (1..=14).collect::<Vec<_>>());
+}
+
+static MINUTE: AtomicI64 = AtomicI64::new(0);
+
+fn clock() -> Timestamp {
+    Timestamp::from_second(2_000_000_000 + 60 * MINUTE.load(Ordering::Relaxed)).unwrap()
+}
+
+#[tokio::test]
+async fn while_a_topic_is_away_for_an_hour_feed_waiting_readers_and_read_models_go_on_and_it_gets_everything_afterwards()
+ {
+    let table = Table::with_stream().await;
+    let feed = table.feed.clone().with_clock(clock);
+    table.store.create_ledger(&Call::fresh(), &at("a:main"), Some(&new_head(1)), None).await.unwrap().applied();
+    let rows = View::new(table.client.clone(), table_of(&table.name), &RECORDS);
+    rows.ensure_table().await.unwrap();
+    let projector = view_projector::projector(table.store.clone(), feed.clone(), rows.clone());
+    let read_model: TableRows<RecordRow> = TableRows::new(rows);
+    let (consumer, topic) = (Consumer::new(table.store.clone(), feed.clone()), Subscriber::default());
+    topic.set(|topic| topic.away = true);
+    let mut seen = 0;
+    for minute in 0..60 {
+        MINUTE.store(minute, Ordering::Relaxed);
+        let before = feed.position().await.unwrap();
+        let (waiting, after) = (feed.clone(), before);
+        let reader = tokio::spawn(async move { waiting.wait(after, LONG).await });
+        for t in [2, 3, 4] {
+            let head = head(3 * minute + t);
+            table.store.push_head(&Call::fresh(), &at("a:main"), &older(head)).await.unwrap().applied();
+        }
+        let deliveries = pump::deliveries(&table).await;
+        assert_eq!(consumer.consume(&deliveries[seen..]).await.failed, None);
+        seen = deliveries.len();
+        reader.await.unwrap().unwrap();
+        let end = feed.position().await.unwrap();
+        assert_eq!(end, if minute == 0 { 6 } else { before + 3 });
+        projector.catch_up(None).await.unwrap();
+        let row = read_model.get(&at("a:main")).await.unwrap().unwrap();
+        assert_eq!(row.commit_t, 3 * minute + 4);
+        let failure = topic.publisher(&feed).catch_up(Some(1), None).await.unwrap_err();
+        assert!(matches!(failure, Failure::NotPublished { position: 1, .. }), "{failure:?}");
+    }
+    topic.set(|topic| topic.away = false);
+    topic.publisher(&feed).catch_up(Some(1), None).await.unwrap();
+    let changes = whole(&feed).await;
+    assert_eq!(topic.positions(), (1..=183).collect::<Vec<_>>());
+    assert_eq!(topic.by_position().into_values().collect::<Vec<_>>(), changes);
+    assert_eq!(changes[182].recorded_at.duration_since(changes[0].recorded_at).as_secs(), 59 * 60);
 }
 
 #[tokio::test]
