@@ -1143,7 +1143,7 @@ export interface components {
         /** @description Creates a graph source, or replaces its configuration. */
         GraphSource: {
             /**
-             * @description Its type. That of an existing graph source does not change.
+             * @description Its type, without control characters. That of an existing graph source does not change.
              * @example f:Bm25Index
              */
             source_type: string;

@@ -20,12 +20,15 @@ pub struct GraphSourcePublication {
 }
 
 impl GraphSourcePublication {
-    /// Returns a publication of this type, such as `f:Bm25Index`: not blank, at most [`MAX_SOURCE_TYPE_BYTES`]. The
-    /// config is opaque to the nameservice, within the limits of all payloads.
+    /// Returns a publication of this type, such as `f:Bm25Index`: not blank, at most [`MAX_SOURCE_TYPE_BYTES`], without
+    /// control characters. The config is opaque to the nameservice, within the limits of all payloads.
     pub fn new(address: Address, source_type: impl Into<String>, config: Object) -> Result<Self, InvalidPayload> {
         let source_type = source_type.into();
-        if source_type.trim().is_empty() || source_type.len() > MAX_SOURCE_TYPE_BYTES {
-            let reason = format!("must not be blank, and may have at most {MAX_SOURCE_TYPE_BYTES} bytes");
+        let is_plain = !source_type.trim().is_empty() && !source_type.chars().any(char::is_control);
+        if !is_plain || source_type.len() > MAX_SOURCE_TYPE_BYTES {
+            let reason = format!(
+                "must not be blank, may have at most {MAX_SOURCE_TYPE_BYTES} bytes, and must not contain a control character"
+            );
             return Err(InvalidPayload::new("source_type", reason));
         }
         check_object(&config).map_err(|error| error.within("config"))?;
@@ -158,7 +161,7 @@ mod tests {
         assert!(new().with_v(0).is_err());
         assert_eq!((new().v_after(4), new().with_v(9).unwrap().v_after(8)), (Some(5), Some(9)));
         assert_eq!(new().with_v(9).unwrap().v_after(9), None);
-        for source_type in [" ", &"s".repeat(129)] {
+        for source_type in [" ", &"s".repeat(129), "f:Bm25\tIndex", "\u{85}"] {
             assert!(GraphSourcePublication::new(at("a"), source_type, Object::new()).is_err());
         }
     }

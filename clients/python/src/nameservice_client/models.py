@@ -625,7 +625,7 @@ class GraphSource(TypedDict):
 
     source_type: str
     """
-    Its type. That of an existing graph source does not change.
+    Its type, without control characters. That of an existing graph source does not change.
     """
     config: dict[str, Any]
     """

@@ -62,7 +62,7 @@ fn initial_config(config: Object) -> Result<model::NewConfig, Invalid> {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GraphSource {
-    /// Its type. That of an existing graph source does not change.
+    /// Its type, without control characters. That of an existing graph source does not change.
     #[cfg_attr(feature = "openapi", schema(example = "f:Bm25Index", max_length = 128))]
     pub source_type: String,
     /// Its configuration, opaque to the nameservice.
