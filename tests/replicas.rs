@@ -265,7 +265,9 @@ async fn a_change_of_what_cannot_be_read_stops_no_replica_and_shows_what_reads_o
     table.set("mydb:main", "meta", "protected", rows::s("yes")).await;
     let (position, record) = shown().await;
     moved(position);
+    let upstream = store.lookup(&name).await.unwrap().unwrap();
     assert_eq!((record.head.unwrap(), record.retracted), (head(3), false));
+    assert_eq!((record.protected, upstream.protected), (false, false), "read of the record");
 
     store.push_head(&Call::fresh(), &name, &older(head(4))).await.unwrap().applied();
     let (position, record) = shown().await;

@@ -1,5 +1,8 @@
 //! Fluree's commit log: rows that contradict the head or its history are deleted, and none is ever written.
 
+use nameservice_tests::pump::deliveries;
+use stream_consumer::Consumer;
+
 use super::*;
 
 /// Rows of the log that agree with heads of [`head`].
@@ -168,6 +171,28 @@ async fn commits_that_were_rolled_back_are_deleted_where_the_new_heads_skip_them
     pump(&table).await;
     assert_eq!(codes(&examine_with_history(&table, true).await), ["commits-superseded"]);
     assert_eq!(logged(&table).await, [1]);
+}
+
+/// The feed shows such a head as reads did, at 0 or without its id: that took nothing back.
+#[tokio::test]
+async fn a_head_that_could_not_be_read_for_a_while_takes_no_commit_with_it() {
+    for (attribute, wrong, right) in
+        [("commit_t", rows::s("three"), rows::n(3)), ("commit_id", rows::n(3), rows::s(cid(3).as_str()))]
+    {
+        let table = Table::with_stream().await;
+        ledger(&table, DB).await;
+        table.put(&log([1])).await;
+        for t in 2..=3 {
+            flurees_push(&table, &cid(t), t).await;
+        }
+        table.set(DB, "head", attribute, wrong).await;
+        table.set(DB, "head", attribute, right).await;
+        let consumer = Consumer::new(table.store.clone(), table.feed.clone());
+        let consumed = consumer.consume(&deliveries(&table).await).await;
+        assert_eq!((consumed.failed, consumed.unreadable), (None, 1));
+        assert_eq!(codes(&examine_with_history(&table, true).await), [] as [&str; 0]);
+        assert_eq!(logged(&table).await, [1, 2, 3]);
+    }
 }
 
 #[tokio::test]

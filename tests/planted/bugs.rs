@@ -49,6 +49,7 @@ const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
 const HANDLING: &str = "functions/stream_consumer/src/handling.rs";
+const DOCTOR_COMMITS: &str = "shared/store/src/doctor/commits.rs";
 const PUBLISHER: &str = "functions/topic_publisher/src/lib.rs";
 const TOPIC: &str = "functions/topic_publisher/src/topic.rs";
 const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
@@ -380,16 +381,30 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a stream record whose tries fail with an answer is passed over",
         HANDLING,
-        "0..TRIES => (Extent::Whole, 0),",
-        "0..TRIES => (Extent::Whole, unanswered + 1),",
+        "(false, _) => (before + 1, 0, Extent::Whole),",
+        "(false, _) => (before + 1, before + 1, Extent::Whole),",
         &["stream::passed_over"],
     ),
     bug(
-        "a stream record that ends the function is tried forever",
+        "a stream record that ends the function is tried without end",
         HANDLING,
-        "tries.set_unanswered(unanswered.saturating_add(1))",
-        "tries.set_unanswered(unanswered)",
+        "tries.set_unanswered(during)",
+        "tries.set_unanswered(before)",
         &["stream::passed_over"],
+    ),
+    bug(
+        "a function that ends at every stream record passes over all of them",
+        HANDLING,
+        "before >= TRIES && tries.pass_over(PASSED_AFTER).await?",
+        "before >= TRIES && (tries.pass_over(PASSED_AFTER).await? || true)",
+        &["stream::passed_over"],
+    ),
+    bug(
+        "the doctor deletes commits below a head that could not be read",
+        DOCTOR_COMMITS,
+        "if replay.has_unread || ",
+        "if ",
+        &["doctor::commits"],
     ),
     bug(
         "the checkpoint of the topic passes what was not published",

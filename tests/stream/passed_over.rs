@@ -1,7 +1,7 @@
 //! A record that ends the function: it is passed over once it has done so three times alone, and nothing else is. A failure that has an
 //! answer is none of these times, however often it comes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use nameservice_feed::Feed;
 use nameservice_tests::{
@@ -138,6 +138,75 @@ async fn several_are_passed_over_each_of_its_own() {
     assert_eq!(delivered(&function, &records, &records[2]).await, 4);
     assert_eq!(watermarks(table.direct_feed()).await, ((2..=9).collect(), vec![3, 4, 9]));
     assert_eq!(table.direct_feed().dead_letters().await.unwrap().len(), 3);
+}
+
+/// As one of a broken release does: the records can still be consumed once it is mended.
+#[tokio::test]
+async fn a_function_that_ends_at_every_record_passes_over_one_and_the_others_wait() {
+    let table = Proxied::with_stream().await;
+    let records = long_ago(&table, 2..=5).await;
+    let function = Mortal::of(&table);
+    function.ends_with(nameservice_feed::FEED_ID);
+    for record in &records[..3] {
+        let event = json!({ "Records": [record] });
+        let mut invocations = 0;
+        while invocations < 10 && function.invoke(event.clone()).await.is_err() {
+            invocations += 1;
+        }
+        assert_eq!(invocations, if record == &records[0] { 4 } else { 10 });
+    }
+    assert_one_letter(table.direct_feed(), &records[0]).await;
+    table.proxy.disarm();
+    assert_eq!(delivered(&function, &records[1..], &records[1]).await, 0);
+    assert_eq!(watermarks(table.direct_feed()).await, (vec![3, 4, 5], Vec::new()));
+    // The next one that ends the function alone is passed over: the feed has grown.
+    table.store.push_head(&Call::fresh(), &at("a:main"), &older(head(6))).await.unwrap().applied();
+    let mut last = super::records(&table).await.pop().unwrap();
+    last["dynamodb"]["ApproximateCreationDateTime"] = json!(1_700_000_000.0);
+    function.ends_with(cid(6).as_str());
+    assert_eq!(delivered(&function, std::slice::from_ref(&last), &last).await, 4);
+    assert_eq!(watermarks(table.direct_feed()).await, (vec![3, 4, 5, 6], vec![6]));
+}
+
+#[tokio::test]
+async fn a_batch_whose_time_is_over_is_delivered_again_from_the_first_record_that_is_left() {
+    const STATUSES: i64 = 50;
+    let table = Proxied::with_stream().await;
+    table.store.create_ledger(&Call::fresh(), &at("a:main"), None, None).await.unwrap().applied();
+    let created = records(&table).await.len();
+    // They take so much memory that the batch is appended in parts.
+    let many = vec![json!({ "a": 0 }); 1_900];
+    let mut last = status(1, "ready");
+    for v in 2..2 + STATUSES {
+        let next = status_with(v, "busy", json!({ "many": many }));
+        let push = cas(last, next.clone());
+        table.store.push_status(&Call::fresh(), &at("a:main"), &push).await.unwrap().applied();
+        last = next;
+    }
+    let batch = records(&table).await.split_off(created);
+    let hangs = batch[49]["eventID"].as_str().unwrap();
+    table.proxy.on("TransactWriteItems", Fault::none().about(hangs).before(std::future::pending).always());
+    let consumer = Consumer::new(table.store.clone(), Feed::new(engine::client(table.proxy.url()), table.feed.table()));
+    let event = raw(&json!({ "Records": batch }));
+    // However long the first parts take.
+    let mut time = Duration::from_millis(100);
+    let left = loop {
+        let answer = consumer.handle_until(event.clone(), Some(Instant::now() + time)).await;
+        let named = answer.batch_item_failures[0].item_identifier.clone();
+        let left = batch.iter().position(|record| Some(sequence_number(record)) == named.as_deref()).unwrap();
+        if left > 0 {
+            break left;
+        }
+        time *= 2;
+        assert!(time < LONG);
+    };
+    assert!(left < 50);
+    let done: Vec<i64> = whole(table.direct_feed()).await.iter().map(|change| change.watermark).collect();
+    assert!(done.iter().copied().eq((2..2 + STATUSES).take(left)), "{left}: {done:?}");
+    table.proxy.disarm();
+    let rest = raw(&json!({ "Records": batch[left..] }));
+    assert!(consumer.handle(rest).await.batch_item_failures.is_empty());
+    assert_eq!(whole(table.direct_feed()).await.len(), 50);
 }
 
 /// The row that a try leaves when it has ended.

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use nameservice_feed::Feed;
 use nameservice_projector::{
-    Rows as _, TableRows,
+    TableRows,
     records::{RECORDS, RecordRow, table_of},
 };
 use nameservice_tests::{engine, prelude::*, proxy::Proxy, pump};

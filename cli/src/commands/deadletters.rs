@@ -33,8 +33,8 @@ pub enum DeadLettersCommand {
     /// Send messages back to the queue that they came from, and remove them here
     ///
     /// Each message is sent before it is removed. If the removal fails, the message is delivered twice, which sinks tolerate. The
-    /// stream consumer's dead letters do not come from a queue: to replay one, write the item that could not be read again, which
-    /// makes a new change, and drop the message. Neither do those of the topic: the feed has their changes.
+    /// stream consumer's dead letters do not come from a queue: to replay one, write its concern once more with a new
+    /// watermark, which makes a new change, and drop the message. Neither do those of the topic: the feed has their changes.
     Replay(ReplayArgs),
     /// Remove messages
     Drop(DropArgs),

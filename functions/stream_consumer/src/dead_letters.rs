@@ -20,7 +20,7 @@ const MAX_ROW_BYTES: usize = 300 * 1024;
 /// Stores records that cannot be read, for an operator.
 #[async_trait]
 pub trait DeadLetters: Send + Sync {
-    /// Stores one whole record with the reason. Idempotent.
+    /// Stores one whole record with the reason. A record that is delivered again may be stored again.
     async fn store(&self, delivery: &Delivery, reason: &str) -> Result<(), BoxError>;
 }
 

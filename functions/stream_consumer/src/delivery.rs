@@ -148,10 +148,10 @@ impl Delivery {
         Ok(Reading::from(self.record()?.as_ref()))
     }
 
-    /// Returns what it says without the payload of its change, which is not read, for this reason.
+    /// Returns what it says without what its items hold, which is not read, for this reason.
     pub fn read_without_payload(&self, reason: &str) -> Result<Reading, String> {
         let record = self.record()?;
-        Ok(Reading::of(&record, Err(reason.to_owned()), record.without_payload()))
+        Ok(Reading::of(&record, Err(reason.to_owned()), record.unread()))
     }
 
     fn record(&self) -> Result<Cow<'_, StreamRecord>, String> {

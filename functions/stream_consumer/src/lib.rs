@@ -26,7 +26,10 @@ mod subscriptions;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -74,7 +77,7 @@ pub struct Consumer {
 enum Extent {
     /// All of it.
     Whole,
-    /// All but the payload. The record becomes a dead letter.
+    /// All but what its items hold. The record becomes a dead letter.
     WithoutPayload,
     /// Nothing. The record becomes a dead letter.
     Nothing,
@@ -139,10 +142,11 @@ impl Consumer {
 
     /// Consumes a batch up to the first failure: in parts, if its payloads would take much memory.
     pub async fn consume(&self, batch: &[Delivery]) -> Consumed {
-        self.consume_extent(batch, Extent::Whole).await.measured()
+        self.consume_extent(batch, Extent::Whole, &AtomicUsize::default()).await.measured()
     }
 
-    async fn consume_extent(&self, batch: &[Delivery], extent: Extent) -> Consumed {
+    /// `completed` is how many deliveries are done, for the case that this is not awaited to its end.
+    async fn consume_extent(&self, batch: &[Delivery], extent: Extent, completed: &AtomicUsize) -> Consumed {
         let Read { seen, found, unreadable, mut end } = self.read(batch, extent).await;
         let mut done = Done::default();
         let first = found.first().map(|found| found.delivery);
@@ -155,6 +159,7 @@ impl Consumer {
                         end = end.min(failed);
                         break;
                     }
+                    completed.store(left.front().map_or(end, |next| next.delivery.min(end)), Ordering::Relaxed);
                 }
             }
             Err(error) => {

@@ -15,6 +15,7 @@
 //!   payload#<stream record>  -                               a large payload, to which segment and history refer (gzip of JSON)
 //!   poison#0           <event id>                            reason record recorded_at: what could not be read
 //!   tried#0            <event id>                            unanswered tried_at: how many tries of a stream record have not ended
+//!   passed#0           -                                 name end passed_at: which stream record was passed over last
 //!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
 //!   sink#0             <name>                                reached: the position up to which a sink has everything
 //! ```

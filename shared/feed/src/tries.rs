@@ -1,4 +1,4 @@
-//! Tries of single stream records: how many have ended without an answer, since the record ends its consumer.
+//! Tries of single stream records: how many have ended without an answer, since the record ends its consumer; and when one was passed over.
 
 use std::time::Duration;
 
@@ -8,9 +8,13 @@ use nameservice_views::{RowKey, SaveMode};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Feed, rows};
+use crate::{
+    Feed,
+    rows::{self, ALONE},
+};
 
 const TRIED_ID: &str = "tried#0";
+const PASSED_ID: &str = "passed#0";
 /// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
 const MAX_EVENT_ID: usize = 256;
 /// How long it is kept: twice as long as a stream can deliver the record.
@@ -22,6 +26,17 @@ struct Row {
     position: String,
     unanswered: u32,
     tried_at: i64,
+}
+
+/// The stream record that was passed over last.
+#[derive(Serialize, Deserialize)]
+struct Passed {
+    id: String,
+    position: String,
+    name: String,
+    /// The end of the feed before.
+    end: u64,
+    passed_at: i64,
 }
 
 /// The tries of one stream record.
@@ -65,5 +80,29 @@ impl Tries {
         let row =
             Row { id: TRIED_ID.to_owned(), position: self.name.clone(), unanswered, tried_at: now.as_millisecond() };
         Ok(self.feed.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await?)
+    }
+
+    /// Returns whether the record may be passed over, and saves that it is: if the feed has grown since one was passed over, or after this
+    /// time. Otherwise it is not the record that ends the consumer.
+    pub async fn pass_over(&self, after: Duration) -> Result<bool> {
+        let key = RowKey::sorted(PASSED_ID, ALONE);
+        let (passed, counter): (Option<Passed>, _) = (self.feed.view.load_one(&key).await?, self.feed.counter().await?);
+        let may_pass = match &passed {
+            None => true,
+            Some(passed) if passed.name == self.name => return Ok(true),
+            Some(passed) => counter.n > passed.end || self.feed.age(rows::moment(passed.passed_at)?) >= after,
+        };
+        if may_pass {
+            let now = self.feed.now();
+            let row = Passed {
+                id: PASSED_ID.to_owned(),
+                position: ALONE.to_owned(),
+                name: self.name.clone(),
+                end: counter.n,
+                passed_at: now.as_millisecond(),
+            };
+            self.feed.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await?;
+        }
+        Ok(may_pass)
     }
 }

@@ -78,8 +78,11 @@ impl StreamRecord {
     pub fn difference(&self) -> Result<Option<Difference>, Unreadable> {
         let Some((address, part)) = self.part()? else { return Ok(None) };
         check_types(part, &self.new)?;
-        let Some((mut difference, content)) = self.shown(address, part) else { return Ok(None) };
-        difference.payload = content.map_or(ChangePayload::None, ChangePayload::of);
+        let (before, after) = (state(part, &self.old), state(part, &self.new));
+        let Some(mut difference) = self.between(address, part, before.as_ref(), after.as_ref()) else {
+            return Ok(None);
+        };
+        difference.payload = after.and_then(|state| state.content).map_or(ChangePayload::None, ChangePayload::of);
         Ok(Some(difference))
     }
 
@@ -87,31 +90,48 @@ impl StreamRecord {
     /// absent. `None` if they show no change, or if the key is unknown.
     pub fn without_payload(&self) -> Option<Difference> {
         let (address, part) = self.part().ok()??;
-        let (difference, _) = self.shown(address, part)?;
-        if self.new.is_empty() {
-            return Some(difference);
-        }
-        // A meta item without a readable kind is no record to reads, and may soon be one again. Its copies stay until it is deleted.
-        let kind = if difference.kind == ChangeKind::Purged { ChangeKind::Updated } else { difference.kind };
-        Some(Difference { kind, payload: ChangePayload::Omitted, ..difference })
+        let (before, after) = (state(part, &self.old), state(part, &self.new));
+        self.between(address, part, before.as_ref(), after.as_ref()).map(omitted)
     }
 
-    /// Returns the difference between the images as reads show them, without its payload, and the content after it.
-    fn shown(&self, address: Address, part: ChangedPart) -> Option<(Difference, Option<Value>)> {
-        let (before, after) = (state(part, &self.old), state(part, &self.new));
+    /// Returns a change without its payload, and does not read what the items hold: whatever else was written, it is taken for a change. `None`
+    /// if the key is unknown, or is not that of a part of a record.
+    pub fn unread(&self) -> Option<Difference> {
+        let (address, part) = self.part().ok()??;
+        let state = |image: &Item, is_new: bool| {
+            let exists = !image.is_empty() && (part != ChangedPart::Meta || items::kind(image).is_some());
+            let watermark = match part {
+                ChangedPart::Meta => 0,
+                ChangedPart::Concern(concern) => items::integer(image, watermark_of(concern)).unwrap_or(0),
+            };
+            // Never the same before and after.
+            let content = Some(is_new);
+            exists.then(|| PartState { watermark, content, retracted: items::flag(image, ATTR_RETRACTED) })
+        };
+        let (before, after) = (state(&self.old, false), state(&self.new, true));
+        self.between(address, part, before.as_ref(), after.as_ref()).map(omitted)
+    }
+
+    /// Returns the difference between two states, without its payload.
+    fn between<C: PartialEq>(
+        &self,
+        address: Address,
+        part: ChangedPart,
+        before: Option<&PartState<C>>,
+        after: Option<&PartState<C>>,
+    ) -> Option<Difference> {
         // A concern without an item is unborn. Fluree does not write every item: a retraction marks those that are missing, too.
         let unborn = (part != ChangedPart::Meta).then_some(PartState { watermark: 0, content: None, retracted: false });
-        let kind = ChangeKind::between(part, before.as_ref().or(unborn.as_ref()), after.as_ref())?;
-        let difference = Difference {
+        let kind = ChangeKind::between(part, before.or(unborn.as_ref()), after)?;
+        Some(Difference {
             address,
             part,
             kind,
-            watermark: after.as_ref().map_or(0, |state| state.watermark),
-            previous: before.as_ref().filter(|_| part != ChangedPart::Meta).map(|state| state.watermark),
+            watermark: after.map_or(0, |state| state.watermark),
+            previous: before.filter(|_| part != ChangedPart::Meta).map(|state| state.watermark),
             payload: ChangePayload::None,
             occurred_at: self.occurred_at(),
-        };
-        Some((difference, after.and_then(|state| state.content)))
+        })
     }
 
     /// Returns what the stream record says about the kind of a nameservice record; `None` unless it is about a meta
@@ -147,6 +167,15 @@ impl StreamRecord {
             .and_then(|milliseconds| Timestamp::from_millisecond(milliseconds).ok())
             .unwrap_or(self.written_at)
     }
+}
+
+/// Returns a change with its payload left out, if it can have one.
+fn omitted(difference: Difference) -> Difference {
+    let payload = match difference.kind {
+        ChangeKind::Purged => ChangePayload::None,
+        _ => ChangePayload::Omitted,
+    };
+    Difference { payload, ..difference }
 }
 
 /// What the stream record of a meta item says about the nameservice record before and after it.
@@ -359,7 +388,6 @@ mod tests {
             ("head", NOTHING, head("one".into(), NOTHING), None),
             ("status", json!({"status_v": 1}), json!({"status_v": 2, "status": 5}), Some((Updated, 2, Some(1)))),
             ("meta", meta.clone(), json!({"kind": "ledger", "retracted": "true"}), Some((Restored, 0, None))),
-            ("meta", meta.clone(), json!({"kind": 5, "retracted": true}), Some((Updated, 0, None))),
             ("meta", NOTHING, json!({"kind": 5}), None),
             ("commit#00000000000000000001", NOTHING, json!({"commit_t": "one"}), None),
         ] {
@@ -373,7 +401,30 @@ mod tests {
         assert_eq!((gone.kind, gone.payload), (Purged, ChangePayload::None));
         let mut keyless = record("head", NOTHING, head(1.into(), "a".into()));
         keyless.keys.remove("pk");
-        assert_eq!(keyless.without_payload(), None);
+        assert_eq!((keyless.without_payload(), keyless.unread()), (None, None));
+    }
+
+    #[test]
+    fn what_is_not_read_is_a_change_whatever_was_written() {
+        use ChangeKind::*;
+        let status = |v: i64, text: &str| json!({"status_v": v, "status": text, "status_meta": "{"});
+        let config = |v: i64| json!({"config_v": v, "config_json": "no JSON"});
+        for (sk, old, new, expected) in [
+            ("status", NOTHING, status(1, "a"), Some((Created, 1, None))),
+            ("status", status(1, "a"), status(2, "b"), Some((Updated, 2, Some(1)))),
+            ("status", status(2, "a"), status(2, "a"), Some((Updated, 2, Some(2)))),
+            ("config", config(2), config(1), Some((Reset, 1, Some(2)))),
+            ("config", config(1), json!({"config_v": 1, "retracted": true}), Some((Retracted, 1, Some(1)))),
+            ("config", config(1), NOTHING, Some((Purged, 0, Some(1)))),
+            ("meta", NOTHING, json!({"kind": "ledger"}), Some((Created, 0, None))),
+            ("commit#00000000000000000001", NOTHING, json!({"commit_t": 1}), None),
+        ] {
+            let shown = record(sk, old.clone(), new.clone()).unread().map(|difference| {
+                assert_eq!(difference.payload == ChangePayload::Omitted, difference.kind != Purged);
+                (difference.kind, difference.watermark, difference.previous)
+            });
+            assert_eq!(shown, expected, "{sk}: {old} -> {new}");
+        }
     }
 
     #[test]

@@ -592,8 +592,10 @@ impl Follower {
     /// Reads a payload that the change does not carry in full from the upstream's record. Returns `None` if the record
     /// has changed since: then a later change brings a newer value, and the older one stays until it arrives.
     async fn whole_payload(&self, change: &Change) -> Result<Option<Value>> {
-        let ChangedPart::Concern(concern) = change.part else { return Ok(None) };
         let Some(record) = self.record(change).await? else { return Ok(None) };
+        let ChangedPart::Concern(concern) = change.part else {
+            return Ok(Some(record.attributes().change_payload(record.retracted)));
+        };
         let (v, payload) = match concern {
             ConcernKind::Config => (record.config.v, record.config.payload),
             ConcernKind::Status => {

@@ -135,7 +135,7 @@ async fn rows_that_hold_a_large_payload_themselves_are_read() {
     let ChangePayload::Value(payload) = &appended[0].payload else { panic!("{appended:?}") };
     let rows = table.client.scan().table_name(table.feed.table()).send().await.unwrap().items.unwrap();
     for mut row in rows {
-        if row.get("changes").is_some() {
+        if row.contains_key("changes") {
             let mut json = Vec::new();
             GzDecoder::new(row["changes"].as_b().unwrap().as_ref()).read_to_end(&mut json).unwrap();
             let mut content: Value = serde_json::from_slice(&json).unwrap();

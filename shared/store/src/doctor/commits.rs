@@ -136,7 +136,7 @@ impl Store {
         }
         let head = items::head(&item);
         let id = head.payload.as_ref().map(|id| id.as_str().to_owned());
-        if replay.last != Some((head.v, id)) {
+        if replay.has_unread || replay.last != Some((head.v, id)) {
             return Ok(Vec::new());
         }
         // The row at the head's own `t`, and those above, have findings of their own.
@@ -168,6 +168,8 @@ struct Replay {
     undone: HashMap<i64, Vec<String>>,
     /// The last head.
     last: Option<(i64, Option<String>)>,
+    /// A head could not be read when it was written: what it took back is not known.
+    has_unread: bool,
 }
 
 impl Replay {
@@ -179,7 +181,11 @@ impl Replay {
     fn follow(&mut self, change: &Change) {
         let id = match &change.payload {
             ChangePayload::Value(head) => head["id"].as_str().map(str::to_owned),
-            ChangePayload::None | ChangePayload::Omitted => None,
+            ChangePayload::None => None,
+            ChangePayload::Omitted => {
+                self.has_unread = true;
+                None
+            }
         };
         // Earlier heads at this `t` and above no longer belong to the ledger.
         for (t, head) in self.heads.range_mut(change.watermark..) {
