@@ -49,7 +49,6 @@ const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
 const HANDLING: &str = "functions/stream_consumer/src/handling.rs";
-const DOCTOR_COMMITS: &str = "shared/store/src/doctor/commits.rs";
 const PUBLISHER: &str = "functions/topic_publisher/src/lib.rs";
 const TOPIC: &str = "functions/topic_publisher/src/topic.rs";
 const EMBEDDED_INDEX: &str = "shared/embedded/src/state/index.rs";
@@ -401,7 +400,7 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "the doctor deletes commits below a head that could not be read",
-        DOCTOR_COMMITS,
+        COMMITS,
         "if replay.has_unread || ",
         "if ",
         &["doctor::commits"],
