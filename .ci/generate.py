@@ -447,7 +447,7 @@ def waiting():
 
 
 # Changes by their names in the same table, by size.
-CHANGES = ["a single change", "a single status of 16 KB", "a head among 20", *(f"a status of {size} KB among 20" for size in (1.1, 4, 16))]
+PAYLOADS = ["a single change", "a single status of 16 KB", "a head among 20", *(f"a status of {size} KB among 20" for size in (1.1, 4, 16))]
 
 
 def costs(_program):
@@ -473,7 +473,7 @@ def costs(_program):
 
 def payloads(prices):
     lines = ["| a million changes, each | in the feed | published |", "|---|---|---|"]
-    for change in CHANGES:
+    for change in PAYLOADS:
         lines.append(f"| {change} | ${prices[change]:.2f} | ${prices[f'publish {change}']:.2f} |")
     return "\n".join(lines)
 

@@ -133,6 +133,30 @@ def a_record_shows_its_branches_dependents_and_the_difference_of_two_entries(w):
 
 
 @test
+def what_is_chosen_the_moment_a_page_appears_is_not_lost(w):
+    s = w.service()
+    s.ledger("mydb", 1)
+    s.ledger("other", 1)
+    page = w.page()
+    open_console(page, s, record_of("mydb:main"))
+    expect(page.get_by_role("region", name="History").get_by_role("checkbox")).to_have_count(3)
+    # An observer sees what was drawn before effects do.
+    page.evaluate("""() => new Promise((done) => {
+        const observer = new MutationObserver(() => {
+            const select = document.querySelector('section.history select');
+            if (!select || !document.querySelector('h1').textContent.includes('other')) return;
+            observer.disconnect();
+            select.value = 'head';
+            select.dispatchEvent(new Event('change', { bubbles: true }));
+            done();
+        });
+        observer.observe(document.body, { childList: true, subtree: true });
+        location.hash = '#/record/' + encodeURIComponent('other:main');
+    })""")
+    expect(page.get_by_role("region", name="History").get_by_role("checkbox")).to_have_count(1)
+
+
+@test
 def after_the_service_restarts_the_page_goes_on_where_it_was(w):
     s = w.service()
     s.ledger("mydb", 1)

@@ -1,7 +1,7 @@
 // Where the user is: the page and its state, in the fragment of the address, so that the console works under any path, and an address
 // that is copied shows another user the same.
 
-import { useEffect, useState } from './lib.js';
+import { useLayoutEffect, useState } from './lib.js';
 
 const PAGES = ['overview', 'records', 'changes'];
 const listeners = new Set();
@@ -30,7 +30,8 @@ export function placeOf(hash) {
 /** Draws the component again whenever the address of the page has changed. */
 export function usePlace() {
   const [place, set] = useState(() => placeOf(location.hash));
-  useEffect(() => {
+  // Before anything else can happen: an effect comes after the next frame, and would miss what the user does until then.
+  useLayoutEffect(() => {
     const moved = () => set(placeOf(location.hash));
     listeners.add(moved);
     addEventListener('hashchange', moved);

@@ -1,6 +1,6 @@
 // The data of the console: all records that the user may see, and the last changes. live.js fills it, and the pages draw it.
 
-import { useEffect, useState } from './lib.js';
+import { useLayoutEffect, useState } from './lib.js';
 import { natural, placeIn } from './order.js';
 
 /** How many changes are kept to be looked at, besides those that the user has asked for. */
@@ -68,7 +68,8 @@ export function touch() {
 /** Draws the component again whenever something has changed. */
 export function useStore() {
   const [, set] = useState(0);
-  useEffect(() => {
+  // As in `usePlace`: an effect would miss what changes before it.
+  useLayoutEffect(() => {
     const listener = () => set((n) => n + 1);
     listeners.add(listener);
     return () => listeners.delete(listener);
