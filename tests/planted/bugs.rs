@@ -34,7 +34,7 @@ const STATUS: &str = "shared/store/src/concern/status.rs";
 const EXPRESSIONS: &str = "shared/store/src/expressions.rs";
 const PUSH: &str = "shared/store/src/push.rs";
 const SENDING: &str = "shared/dynamo/src/sending.rs";
-const BATCHES: &str = "shared/store/src/batches.rs";
+const BATCHES: &str = "shared/dynamo/src/batches.rs";
 const LEASES: &str = "shared/store/src/leases.rs";
 const TRANSACTIONS: &str = "shared/store/src/transactions.rs";
 const PLANNED: &str = "shared/store/src/planned.rs";
@@ -45,6 +45,7 @@ const PURGES: &str = "shared/store/src/purges.rs";
 const CREATION: &str = "shared/store/src/creation.rs";
 const COMMITS: &str = "shared/store/src/doctor/commits.rs";
 const APPEND: &str = "shared/feed/src/append.rs";
+const PAYLOADS: &str = "shared/feed/src/payloads.rs";
 const READ: &str = "shared/feed/src/read.rs";
 const ADVANCE: &str = "shared/views/src/transactions.rs";
 const CONSUMER: &str = "functions/stream_consumer/src/lib.rs";
@@ -344,16 +345,16 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a history that lags behind the head is a reason to delete",
         COMMITS,
-        "        if replay.last != Some((head.v, id)) {",
-        "        if replay.last == Some((head.v, id)) && false {",
+        "if replay.has_unread || replay.last != Some((head.v, id)) {",
+        "if replay.has_unread {",
         &["doctor::commits"],
     ),
     // ---- the feed ----
     bug(
         "the feed forgets which stream records it has seen",
         APPEND,
-        "Guard::write(&entry.sequence_number, &entry.event_id, change, until)?",
-        "Guard::write(&entry.sequence_number, &change.position.to_string(), change, until)?",
+        "Guard::write(name, change, payload, until)?",
+        "Guard::write(&format!(\"{name}{}\", change.position), change, payload, until)?",
         &["stream::deliveries", "stream::crashes"],
     ),
     bug(
@@ -380,22 +381,22 @@ pub(crate) const BUGS: &[Bug] = &[
     bug(
         "a stream record whose tries fail with an answer is passed over",
         HANDLING,
-        "(false, _) => (before + 1, 0, Extent::Whole),",
-        "(false, _) => (before + 1, before + 1, Extent::Whole),",
+        "(false, unanswered) => (unanswered + 1, 0, Extent::Whole),",
+        "(false, unanswered) => (unanswered + 1, unanswered + 1, Extent::Whole),",
         &["stream::passed_over"],
     ),
     bug(
         "a stream record that ends the function is tried without end",
         HANDLING,
-        "tries.set_unanswered(during)",
-        "tries.set_unanswered(before)",
+        "tries.save(Tried { unanswered: during, end })",
+        "tries.save(Tried { end, ..before })",
         &["stream::passed_over"],
     ),
     bug(
         "a function that ends at every stream record passes over all of them",
         HANDLING,
-        "before >= TRIES && tries.pass_over(PASSED_AFTER).await?",
-        "before >= TRIES && (tries.pass_over(PASSED_AFTER).await? || true)",
+        "tries.pass_over(before, PASSED_AFTER).await?",
+        "(tries.pass_over(before, PASSED_AFTER).await? || true)",
         &["stream::passed_over"],
     ),
     bug(
@@ -421,9 +422,9 @@ pub(crate) const BUGS: &[Bug] = &[
     ),
     bug(
         "a read of the feed unpacks as many changes as it may return, whatever they take in memory",
-        READ,
-        "                if changes.len() == limit.get() || memory.is_full() {",
-        "                if changes.len() == limit.get() {",
+        PAYLOADS,
+        "            && !memory.is_full()",
+        "            && true",
         &["memory::statuses"],
     ),
     bug(

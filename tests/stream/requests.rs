@@ -126,7 +126,7 @@ async fn only_a_record_that_is_alone_and_older_than_a_minute_is_tried_under_a_ma
     let cases: [Case<'_>; 5] = [
         (at_the_age::<{ -5 }>, &records[1..2], &["TransactWriteItems"]),
         (at_the_age::<60>, &records[2..3], &["TransactWriteItems"]),
-        (at_the_age::<61>, &records[3..4], &["GetItem", "PutItem", "TransactWriteItems", "PutItem"]),
+        (at_the_age::<61>, &records[3..4], &["GetItem", "GetItem", "PutItem", "TransactWriteItems", "PutItem"]),
         (at_the_age::<100_000>, &records[4..6], &["TransactWriteItems"]),
         (at_the_age::<100_000>, &records[..0], &[]),
     ];

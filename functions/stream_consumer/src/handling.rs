@@ -16,8 +16,8 @@ use std::{
 };
 
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
-use nameservice_feed::Tries;
-use nameservice_model::{BoxError, chain};
+use nameservice_feed::{Tried, Tries};
+use nameservice_model::{BoxError, ChangeFeed as _, chain};
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -27,8 +27,8 @@ use crate::{Consumed, Consumer, Delivery, Extent};
 const MARKED_FROM: Duration = Duration::from_secs(60);
 /// After how many tries without an answer a record is passed over.
 const TRIES: u32 = 3;
-/// After this time a record is passed over although the feed has not grown since the last one was: a function that ends at every record, as a
-/// broken release does, would pass over all of them.
+/// After this time a record is passed over although nothing shows that the function works since the last one was: one that ends at every
+/// record, as a broken release does, would pass over all of them.
 const PASSED_AFTER: Duration = Duration::from_secs(3600);
 /// How long the withdrawal of a mark may take: the invocation is to be answered.
 const WITHDRAWN_WITHIN: Duration = Duration::from_secs(5);
@@ -87,7 +87,7 @@ impl Consumer {
 
     async fn try_alone(&self, alone: &Delivery, until: Option<Instant>) -> Consumed {
         let batch = std::slice::from_ref(alone);
-        let (tries, unanswered, extent) = match self.begin_try(alone).await {
+        let (tries, answered, extent) = match self.begin_try(alone).await {
             Ok(begun) => begun,
             Err(error) => {
                 let error = chain(error.as_ref());
@@ -96,49 +96,50 @@ impl Consumer {
             }
         };
         let consumed = self.consume_until(batch, extent, until).await;
-        self.end_try(&tries, unanswered).await;
+        self.end_try(&tries, answered).await;
         consumed
     }
 
-    /// Marks a try. Returns how many tries without an answer remain if it has one, and what of the record is to be read.
-    async fn begin_try(&self, alone: &Delivery) -> Result<(Tries, u32, Extent), BoxError> {
+    /// Marks a try. Returns the mark that replaces it when the try is answered, and what of the record is to be read.
+    async fn begin_try(&self, alone: &Delivery) -> Result<(Tries, Tried, Extent), BoxError> {
         let tries = self.feed.tries(alone.event_id(), alone.json()?.get());
         let unsaved = self.unsaved().get(tries.name()).copied();
         let before = match unsaved {
-            Some(unanswered) => unanswered,
-            None => tries.unanswered().await?,
+            Some(tried) => tried,
+            None => tries.tried().await?,
         };
-        let is_passed_over = before >= TRIES && tries.pass_over(PASSED_AFTER).await?;
-        let (during, after, extent) = match (is_passed_over, before) {
-            (true, TRIES) => (TRIES + 1, TRIES, Extent::WithoutPayload),
+        let is_passed_over = before.unanswered >= TRIES && tries.pass_over(before, PASSED_AFTER).await?;
+        let (during, answered, extent) = match (is_passed_over, before.unanswered) {
             // The count stays, so that the record need not end the function again if it is delivered again.
-            (true, _) => (before, before, Extent::Nothing),
-            (false, _) if before >= TRIES => {
+            (true, TRIES) => (TRIES + 1, TRIES, Extent::WithoutPayload),
+            (true, unanswered) => (unanswered, unanswered, Extent::Nothing),
+            (false, TRIES..) => {
                 tracing::error!("the function ends at one record after the other: this one is not passed over yet");
                 (TRIES, 0, Extent::Whole)
             }
-            (false, _) => (before + 1, 0, Extent::Whole),
+            (false, unanswered) => (unanswered + 1, 0, Extent::Whole),
         };
+        let end = self.feed.position().await?;
         // What is written may be written although its answer is lost.
         self.unsaved().insert(tries.name().to_owned(), before);
-        tries.set_unanswered(during).await?;
+        tries.save(Tried { unanswered: during, end }).await?;
         self.unsaved().remove(tries.name());
-        Ok((tries, after, extent))
+        Ok((tries, Tried { unanswered: answered, end }, extent))
     }
 
-    /// Withdraws the mark of a try. If that fails, this process remembers it.
-    async fn end_try(&self, tries: &Tries, unanswered: u32) {
-        let saved = timeout(WITHDRAWN_WITHIN, tries.set_unanswered(unanswered)).await;
+    /// Replaces the mark of a try that has ended. If that fails, this process remembers it.
+    async fn end_try(&self, tries: &Tries, answered: Tried) {
+        let saved = timeout(WITHDRAWN_WITHIN, tries.save(answered)).await;
         let error = match saved {
             Ok(Ok(())) => return,
             Ok(Err(error)) => chain(&error),
             Err(elapsed) => chain(&elapsed),
         };
         tracing::warn!(error, "the mark of a try that has ended could not be withdrawn");
-        self.unsaved().insert(tries.name().to_owned(), unanswered);
+        self.unsaved().insert(tries.name().to_owned(), answered);
     }
 
-    fn unsaved(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
+    fn unsaved(&self) -> MutexGuard<'_, BTreeMap<String, Tried>> {
         self.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -37,7 +37,7 @@ use jiff::Timestamp;
 use lambda_runtime::{LambdaEvent, service_fn};
 use metrics::{counter, gauge, histogram};
 use nameservice_dynamo::{lambda_config, variable};
-use nameservice_feed::{Entry, Feed};
+use nameservice_feed::{Entry, Feed, Tried};
 use nameservice_model::{Change, ChangePayload, RequestId, RunMemory, chain};
 use nameservice_store::{Difference, Identities, Store};
 use serde_json::value::RawValue;
@@ -68,8 +68,8 @@ pub struct Consumer {
     doorbell: Option<Doorbell>,
     subscriptions: Option<Subscriptions>,
     dead_letters: Arc<dyn DeadLetters>,
-    /// By the names of records: how many of their tries had no answer, if that could not be saved at the end of the last try.
-    unsaved: Arc<Mutex<BTreeMap<String, u32>>>,
+    /// By the names of records: what is known of their tries, if that could not be saved at the end of the last one.
+    unsaved: Arc<Mutex<BTreeMap<String, Tried>>>,
 }
 
 /// What of a record is read.
@@ -167,7 +167,7 @@ impl Consumer {
                 end = first.map_or(end, |first| first.min(end));
             }
         }
-        done.measure(unreadable);
+        done.measure();
         let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
         Consumed { failed, changes: done.changes, unreadable }
     }
@@ -250,6 +250,9 @@ impl Consumer {
             let error = chain(error.as_ref());
             tracing::error!(error, "a dead letter could not be stored: its record will be delivered again");
         }
+        if stored.is_ok() {
+            counter!("nameservice_feed_dead_letters_total").increment(1);
+        }
         stored.is_ok()
     }
 
@@ -301,10 +304,7 @@ impl Done {
     }
 
     /// Records the metrics of the batch: how much of it is in the feed, and the age of its oldest change.
-    fn measure(&self, unreadable: usize) {
-        if unreadable > 0 {
-            counter!("nameservice_feed_dead_letters_total").increment(unreadable as u64);
-        }
+    fn measure(&self) {
         let Some(oldest) = self.oldest else { return };
         gauge!("nameservice_feed_position").set(self.last as f64);
         histogram!("nameservice_feed_batch_changes").record(self.changes as f64);

@@ -14,7 +14,7 @@
 //!                                                            payload_at occurred_at recorded_at
 //!   payload#<stream record>  -                               a large payload, to which segment and history refer (gzip of JSON)
 //!   poison#0           <event id>                            reason record recorded_at: what could not be read
-//!   tried#0            <event id>                            unanswered tried_at: how many tries of a stream record have not ended
+//!   tried#0            <event id>                            unanswered end: how many tries of a stream record have not ended
 //!   passed#0           -                                 name end passed_at: which stream record was passed over last
 //!   checkpoint#0       <shard id>                            stream passed finished saved_at: how far a consumer has read
 //!   sink#0             <name>                                reached: the position up to which a sink has everything
@@ -61,7 +61,7 @@ pub use checkpoint::Checkpoint;
 pub use lag::Lag;
 pub use poison::DeadLetter;
 pub use rows::{DESCRIPTION, FEED_ID};
-pub use tries::Tries;
+pub use tries::{Tried, Tries};
 
 use crate::rows::Counter;
 

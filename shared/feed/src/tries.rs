@@ -25,7 +25,17 @@ struct Row {
     id: String,
     position: String,
     unanswered: u32,
-    tried_at: i64,
+    #[serde(default)]
+    end: u64,
+}
+
+/// What is known of the tries of a stream record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tried {
+    /// How many have begun since one was answered.
+    pub unanswered: u32,
+    /// The end of the feed when the last one began.
+    pub end: u64,
 }
 
 /// The stream record that was passed over last.
@@ -34,7 +44,7 @@ struct Passed {
     id: String,
     position: String,
     name: String,
-    /// The end of the feed before.
+    /// The end of the feed after it, if it has a change.
     end: u64,
     passed_at: i64,
 }
@@ -68,29 +78,27 @@ impl Tries {
         &self.name
     }
 
-    /// Returns how many tries have begun since one was answered.
-    pub async fn unanswered(&self) -> Result<u32> {
+    /// Returns what was saved last.
+    pub async fn tried(&self) -> Result<Tried> {
         let row: Option<Row> = self.feed.view.load_one(&RowKey::sorted(TRIED_ID, self.name.as_str())).await?;
-        Ok(row.map_or(0, |row| row.unanswered))
+        Ok(row.map_or_else(Tried::default, |Row { unanswered, end, .. }| Tried { unanswered, end }))
     }
 
-    /// Saves how many tries have begun since one was answered.
-    pub async fn set_unanswered(&self, unanswered: u32) -> Result<()> {
-        let now = self.feed.now();
-        let row =
-            Row { id: TRIED_ID.to_owned(), position: self.name.clone(), unanswered, tried_at: now.as_millisecond() };
-        Ok(self.feed.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await?)
+    /// Saves this.
+    pub async fn save(&self, Tried { unanswered, end }: Tried) -> Result<()> {
+        let row = Row { id: TRIED_ID.to_owned(), position: self.name.clone(), unanswered, end };
+        Ok(self.feed.view.save(&row, SaveMode::Any, Some(rows::expiry(self.feed.now(), KEPT_FOR))).await?)
     }
 
-    /// Returns whether the record may be passed over, and saves that it is: if the feed has grown since one was passed over, or after this
-    /// time. Otherwise it is not the record that ends the consumer.
-    pub async fn pass_over(&self, after: Duration) -> Result<bool> {
+    /// Returns whether the record may be passed over, and saves that it is. It may if the feed had grown since another one was, when the last
+    /// try of this one began: so the consumer works, and this record ends it. It may, too, after this time.
+    pub async fn pass_over(&self, tried: Tried, after: Duration) -> Result<bool> {
         let key = RowKey::sorted(PASSED_ID, ALONE);
         let (passed, counter): (Option<Passed>, _) = (self.feed.view.load_one(&key).await?, self.feed.counter().await?);
         let may_pass = match &passed {
             None => true,
             Some(passed) if passed.name == self.name => return Ok(true),
-            Some(passed) => counter.n > passed.end || self.feed.age(rows::moment(passed.passed_at)?) >= after,
+            Some(passed) => tried.end > passed.end || self.feed.age(rows::moment(passed.passed_at)?) >= after,
         };
         if may_pass {
             let now = self.feed.now();
@@ -98,7 +106,7 @@ impl Tries {
                 id: PASSED_ID.to_owned(),
                 position: ALONE.to_owned(),
                 name: self.name.clone(),
-                end: counter.n,
+                end: counter.n + 1,
                 passed_at: now.as_millisecond(),
             };
             self.feed.view.save(&row, SaveMode::Any, Some(rows::expiry(now, KEPT_FOR))).await?;

@@ -24,11 +24,17 @@ impl GraphSourcePublication {
     /// control characters. The config is opaque to the nameservice, within the limits of all payloads.
     pub fn new(address: Address, source_type: impl Into<String>, config: Object) -> Result<Self, InvalidPayload> {
         let source_type = source_type.into();
-        let is_plain = !source_type.trim().is_empty() && !source_type.chars().any(char::is_control);
-        if !is_plain || source_type.len() > MAX_SOURCE_TYPE_BYTES {
-            let reason = format!(
-                "must not be blank, may have at most {MAX_SOURCE_TYPE_BYTES} bytes, and must not contain a control character"
-            );
+        if source_type.chars().any(char::is_control) {
+            return Err(InvalidPayload::new("source_type", "contains a control character"));
+        }
+        Self::stored(address, source_type, config)
+    }
+
+    /// Returns a publication of a graph source that exists elsewhere: other programs set no rules for control characters.
+    pub fn stored(address: Address, source_type: impl Into<String>, config: Object) -> Result<Self, InvalidPayload> {
+        let source_type = source_type.into();
+        if source_type.trim().is_empty() || source_type.len() > MAX_SOURCE_TYPE_BYTES {
+            let reason = format!("must not be blank, and may have at most {MAX_SOURCE_TYPE_BYTES} bytes");
             return Err(InvalidPayload::new("source_type", reason));
         }
         check_object(&config).map_err(|error| error.within("config"))?;
@@ -164,6 +170,7 @@ mod tests {
         for source_type in [" ", &"s".repeat(129), "f:Bm25\tIndex", "\u{85}"] {
             assert!(GraphSourcePublication::new(at("a"), source_type, Object::new()).is_err());
         }
+        assert!(GraphSourcePublication::stored(at("a"), "f:Bm25\tIndex", Object::new()).is_ok());
     }
 
     #[test]

@@ -201,7 +201,7 @@ async fn publish(to: &Target<'_>, source: &Record, depends_on: &[String], expect
         }
     }
     let source_type = source.source_type.clone().unwrap_or_default();
-    let mut publication = GraphSourcePublication::new(source.address.clone(), source_type, config)?
+    let mut publication = GraphSourcePublication::stored(source.address.clone(), source_type, config)?
         .with_dependencies(dependencies)?
         .with_v(source.config.v.max(expected_v.unwrap_or(0).saturating_add(1)))?;
     if let Some(v) = expected_v {

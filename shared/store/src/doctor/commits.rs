@@ -168,7 +168,7 @@ struct Replay {
     undone: HashMap<i64, Vec<String>>,
     /// The last head.
     last: Option<(i64, Option<String>)>,
-    /// A head could not be read when it was written: what it took back is not known.
+    /// A head could not be read when it was written, or is not in the feed: what it took back is not known.
     has_unread: bool,
 }
 
@@ -187,6 +187,10 @@ impl Replay {
                 None
             }
         };
+        // A change between them is not in the feed.
+        if let (Some(previous), Some((last, _))) = (change.previous, &self.last) {
+            self.has_unread |= previous != *last;
+        }
         // Earlier heads at this `t` and above no longer belong to the ledger.
         for (t, head) in self.heads.range_mut(change.watermark..) {
             if let Some(head) = head.take() {
