@@ -168,7 +168,7 @@ impl Striker {
         for batch in all[begin..].chunks(BATCH) {
             batches += 1;
             let consumed = consumer.consume(batch).await;
-            assert_eq!(consumed.unreadable, 0, "{consumed:?}");
+            assert_eq!(consumed.dead_letters, 0, "{consumed:?}");
             if consumed.failed.is_some() {
                 break;
             }

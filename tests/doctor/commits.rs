@@ -189,7 +189,7 @@ async fn a_head_that_could_not_be_read_for_a_while_takes_no_commit_with_it() {
         table.set(DB, "head", attribute, right).await;
         let consumer = Consumer::new(table.store.clone(), table.feed.clone());
         let consumed = consumer.consume(&deliveries(&table).await).await;
-        assert_eq!((consumed.failed, consumed.unreadable), (None, 1));
+        assert_eq!((consumed.failed, consumed.dead_letters), (None, 1));
         assert_eq!(codes(&examine_with_history(&table, true).await), [] as [&str; 0]);
         assert_eq!(logged(&table).await, [1, 2, 3]);
     }

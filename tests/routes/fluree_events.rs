@@ -313,6 +313,47 @@ async fn a_token_receives_its_own_records() {
 }
 
 #[tokio::test]
+async fn a_stream_of_more_records_than_it_can_send_is_rejected_with_advice() {
+    let service = within(Limits { records: 2, ..Limits::default() }).await;
+    let create = async |name: &str| {
+        service.table.store.create_ledger(&Call::fresh(), &at(name), None, None).await.unwrap().applied();
+    };
+    create("a").await;
+    create("b").await;
+    let mut stream = Stream::open(&service, ALL, &[]).await;
+    assert_eq!(opening(&mut stream).await.0.len(), 2);
+    create("c").await;
+    for path in [ALL, "/v1/fluree/events?all&ledger=a"] {
+        let problem = service.get(path).await.problem(413, "payload-too-large");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("nameservice serve --upstream"), "{detail}");
+    }
+    let documented = include_str!("../../docs/fluree.md").contains("beyond 3,000,000");
+    assert!(documented && Limits::default().records == 3_000_000);
+    // Its reader is sent what has changed, or what it names.
+    Stream::open(&service, ALL, &[("last-event-id", "0")]).await;
+    let mut stream = Stream::open(&service, "/fluree/events?ledger=a&ledger=b&ledger=c", &[]).await;
+    assert_eq!(opening(&mut stream).await.0.len(), 3);
+    // A count that cannot be had is no reason.
+    service.table.proxy.on_each(&["DescribeTable"], Fault::answer(400, "AccessDeniedException").times(1));
+    let mut stream = Stream::open(&service, ALL, &[]).await;
+    assert_eq!(opening(&mut stream).await.0.len(), 3);
+    assert!(service.table.proxy.is_spent());
+}
+
+#[tokio::test]
+async fn a_stream_whose_time_is_over_before_all_records_were_sent_ends_with_the_advice() {
+    let service = within(Limits { lifetime: Duration::ZERO, ..Limits::default() }).await;
+    let last = Stream::open(&service, ALL, &[]).await.rest().await.pop().unwrap();
+    let problem = last.of("error");
+    assert_eq!((&problem["status"], last.id), (&json!(413), None), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("nameservice serve --upstream"), "{problem}");
+    // The reader that was sent them resumes.
+    let last = Stream::open(&service, ALL, &[("last-event-id", "0")]).await.rest().await.pop().unwrap();
+    assert_eq!((last.id, last.data), (Some(0), None));
+}
+
+#[tokio::test]
 async fn ledgers_and_graph_sources_are_granted_apart() {
     use super::authorization::{guarded, token};
     let service = guarded().await;

@@ -56,7 +56,7 @@ pub async fn pump_into(table: &Table, feed: &Feed) {
     let consumer = Consumer::new(table.store.clone(), feed.clone());
     for batch in deliveries(table).await.chunks(BATCH) {
         let consumed = consumer.consume(batch).await;
-        assert_eq!((consumed.failed, consumed.unreadable), (None, 0));
+        assert_eq!((consumed.failed, consumed.dead_letters), (None, 0));
     }
 }
 

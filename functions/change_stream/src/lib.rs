@@ -34,6 +34,10 @@ use crate::{
 };
 
 nameservice_http::rejections!(READS; InvalidParameter InvalidAddress Expired PositionAhead FeedUnavailable);
+nameservice_http::rejections!(
+    RecordRejections: READS;
+    InvalidParameter InvalidAddress Expired PositionAhead FeedUnavailable PayloadTooLarge
+);
 
 /// The timing of streams, and the size of their buffers.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,8 @@ pub struct Limits {
     pub retry_for: Duration,
     /// The maximum that waits for the reader, in bytes; a single event may be larger.
     pub buffer: u32,
+    /// How many records a stream of all of them can send before its lifetime ends.
+    pub records: u64,
 }
 
 impl Default for Limits {
@@ -59,6 +65,8 @@ impl Default for Limits {
             lifetime: Duration::from_secs(14 * 60),
             retry_for: Duration::from_secs(30),
             buffer: 256 * 1024,
+            // A scan of DynamoDB yields some 4,100 a second, of records with a head alone.
+            records: 3_000_000,
         }
     }
 }
@@ -158,7 +166,8 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
 ///
 /// Server-sent events: an `ns-record` for the current state of each record, then one for each record that changes, and an
 /// `ns-retracted` for each that is retracted or purged. With the `Last-Event-ID` of an earlier stream, only the records
-/// that have changed since are sent.
+/// that have changed since are sent. A stream of more records than it can send before it ends is rejected with 413: let peers
+/// read from a replica (`nameservice serve --upstream`).
 #[utoipa::path(
     get,
     path = "/events",
@@ -166,7 +175,7 @@ fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     params(FlureeParameters, LastEventId),
     responses(
         (status = OK, description = "A stream of events", content_type = "text/event-stream", body = Event),
-        Rejections,
+        RecordRejections,
     ),
     security(("bearer" = [])),
 )]
@@ -179,6 +188,9 @@ async fn fluree_event_stream(
     // Fluree's own servers use ids of another form, and ignore those that readers send back. A reader that comes from one
     // of them is sent everything, as it would be there.
     let resumed = session.last_event_id().unwrap_or_default();
+    if parameters.all && resumed.is_none() {
+        session.check_fits(names.as_ref()).await?;
+    }
     // Taken before the records are read, so that changes made meanwhile are sent again, and nothing is missed.
     let (after, first) = begin(session.feed.as_ref(), resumed).await?;
     let projection = Projection::of_records(names, session.caller.clone(), scope, resumed.is_some());

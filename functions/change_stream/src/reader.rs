@@ -16,6 +16,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout_at};
 use crate::{
     Limits,
     projection::Projection,
+    session::too_many_records,
     sse::{self, Text},
 };
 
@@ -105,7 +106,7 @@ impl Reader {
                 let step = tokio::select! {
                     biased;
                     () = shutdown.begun() => reader.close(),
-                    () = sleep_until(over) => reader.close(),
+                    () = sleep_until(over) => reader.expire(),
                     step = reader.next() => step,
                 };
                 let (frame, is_last) = match step {
@@ -122,6 +123,17 @@ impl Reader {
             }
         });
         sse::response(frames)
+    }
+
+    /// Ends a stream whose time is over. One that has not sent all its records will not send them the next time, either.
+    fn expire(&mut self) -> Step {
+        match self.projection.is_opening() {
+            true => {
+                let reason = "its time is over before all records were sent".to_owned();
+                Step::Failed { problem: Box::new(too_many_records().document()), reason }
+            }
+            false => self.close(),
+        }
     }
 
     /// Ends the stream with the latest id, so that the reader need not scan again what was not for it.

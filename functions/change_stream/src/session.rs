@@ -13,7 +13,7 @@ use nameservice_http::{
     extract::{Allowed, Needs},
     hub::Hub,
 };
-use nameservice_model::{ChangeFeed, Run};
+use nameservice_model::{ChangeFeed, NameService, Run, chain};
 use tokio::time::{Duration, Instant};
 
 use crate::{Limits, projection::Projection, reader::Reader};
@@ -24,6 +24,14 @@ const BEFORE_THE_END: Duration = Duration::from_secs(10);
 /// How long a stream lasts on Lambda whose reader resumes where it was. Lambda does not see that a reader has left: until then an
 /// abandoned stream takes its instance.
 const RESUMED_AFTER: Duration = Duration::from_secs(90);
+
+/// Returns the answer to a reader of more records than a stream can send.
+pub(crate) fn too_many_records() -> Problem {
+    Problem::answer_too_large(
+        "a stream ends before it has sent all records, and its reader would only begin again: name the records, or read from a \
+         replica (`nameservice serve --upstream URL`), which sends them from its memory",
+    )
+}
 
 /// One reader's stream, before it begins.
 pub(crate) struct Session<N> {
@@ -63,6 +71,21 @@ impl<N: Needs> Session<N> {
         match digits.and_then(|text| text.parse().ok()) {
             Some(position) if values.next().is_none() => Ok(Some(position)),
             _ => Err(Problem::invalid_parameter("Last-Event-ID", "is not an id that this service issued")),
+        }
+    }
+
+    /// Rejects a stream of all records if there are more than it can send. A store that cannot count them is no reason.
+    pub(crate) async fn check_fits(&self, names: &dyn NameService) -> Result<(), Problem> {
+        match names.approximate_count().await {
+            Ok(Some(count)) if count > self.limits.records => Err(too_many_records()),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(
+                    error = chain(&error),
+                    "the records were not counted: a stream of them may end before its last one"
+                );
+                Ok(())
+            }
         }
     }
 

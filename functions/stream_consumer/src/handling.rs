@@ -42,7 +42,7 @@ impl Consumer {
         self.handle_until(event, None).await
     }
 
-    /// Answers an event as [`handle`](Self::handle) does, at this time at the latest: then the whole batch must be delivered again. An invocation
+    /// Answers an event as [`handle`](Self::handle) does, at this time at the latest: then what is left of it must be delivered again. An invocation
     /// that takes too long because of others ends in an answer, and is not taken for one that a record has ended.
     pub async fn handle_until(&self, event: Box<RawValue>, until: Option<Instant>) -> DynamoDbEventResponse {
         let records = serde_json::from_str::<BTreeMap<String, &RawValue>>(event.get())
@@ -59,7 +59,12 @@ impl Consumer {
             batch => self.consume_until(batch, Extent::Whole, until).await,
         };
         let consumed = consumed.measured();
-        tracing::info!(records = batch.len(), changes = consumed.changes, unreadable = consumed.unreadable, "consumed");
+        tracing::info!(
+            records = batch.len(),
+            changes = consumed.changes,
+            dead_letters = consumed.dead_letters,
+            "consumed"
+        );
         let mut response = DynamoDbEventResponse::default();
         response.batch_item_failures.extend(consumed.failed.map(|sequence_number| {
             let mut failure = DynamoDbBatchItemFailure::default();

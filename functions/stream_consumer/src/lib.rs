@@ -94,7 +94,7 @@ pub struct Consumed {
     /// How many changes of the batch are in the feed.
     pub changes: usize,
     /// How many records became dead letters.
-    pub unreadable: usize,
+    pub dead_letters: usize,
 }
 
 impl Consumed {
@@ -147,7 +147,7 @@ impl Consumer {
 
     /// `completed` is how many deliveries are done, for the case that this is not awaited to its end.
     async fn consume_extent(&self, batch: &[Delivery], extent: Extent, completed: &AtomicUsize) -> Consumed {
-        let Read { seen, found, unreadable, mut end } = self.read(batch, extent).await;
+        let Read { seen, found, dead_letters, mut end } = self.read(batch, extent).await;
         let mut done = Done::default();
         let first = found.first().map(|found| found.delivery);
         match identities::identify(&self.store, &self.feed, batch, &seen, found).await {
@@ -169,7 +169,7 @@ impl Consumer {
         }
         done.measure();
         let failed = batch.get(end).map(|delivery| delivery.sequence_number().to_owned());
-        Consumed { failed, changes: done.changes, unreadable }
+        Consumed { failed, changes: done.changes, dead_letters }
     }
 
     /// Appends changes, and reports them to those who wait. Returns the first delivery that was not completed, if there is one.
@@ -194,7 +194,7 @@ impl Consumer {
 
     /// Reads the records one by one: the others are in memory as text. Records that cannot be read become dead letters.
     async fn read(&self, batch: &[Delivery], extent: Extent) -> Read {
-        let (mut seen, mut found, mut unreadable, mut end) = (Vec::new(), Vec::new(), 0, batch.len());
+        let (mut seen, mut found, mut dead_letters, mut end) = (Vec::new(), Vec::new(), 0, batch.len());
         let mut memory = RunMemory::default();
         for (i, delivery) in batch.iter().enumerate() {
             let reading = match extent {
@@ -217,7 +217,7 @@ impl Consumer {
                 Ok(difference) => difference,
                 // The letter first: a change that is appended is not appended again, and then nothing would be left to explain it.
                 Err(reason) if self.store_dead_letter(delivery, &reason).await => {
-                    unreadable += 1;
+                    dead_letters += 1;
                     without_payload
                 }
                 Err(_) => {
@@ -239,7 +239,7 @@ impl Consumer {
             }
             found.push(Found { delivery: i, difference, is_whole });
         }
-        Read { seen, found, unreadable, end }
+        Read { seen, found, dead_letters, end }
     }
 
     /// Stores a dead letter. Returns whether it is stored.
@@ -319,8 +319,8 @@ struct Read {
     /// What is known of each record.
     seen: Vec<Seen>,
     found: Vec<Found>,
-    /// How many records could not be read.
-    unreadable: usize,
+    /// How many dead letters were stored.
+    dead_letters: usize,
     /// Where to stop: at a record whose dead letter could not be stored, or after the last one.
     end: usize,
 }

@@ -67,7 +67,7 @@ locals {
       url             = ["GET /v1/events", "GET /fluree/events", "GET /v1/fluree/events"]
       verifies_tokens = true
       actions = {
-        table           = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Scan"]
+        table           = ["dynamodb:BatchGetItem", "dynamodb:DescribeTable", "dynamodb:GetItem", "dynamodb:Scan"]
         feed            = ["dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"]
         archive         = ["s3:ListBucket"]
         archive_objects = ["s3:GetObject"]

@@ -331,6 +331,17 @@ impl Sender {
         Ok(Report { created: false, lacks })
     }
 
+    /// Returns how many items an index had when DynamoDB last counted them, which it does about every six hours; `None` if there is no
+    /// such index, or they were not counted yet.
+    ///
+    /// Needs `dynamodb:DescribeTable` on the table.
+    pub async fn index_items(&self, name: &str) -> Result<Option<u64>> {
+        let table = self.describe().await?;
+        let indexes = table.iter().flat_map(TableDescription::global_secondary_indexes);
+        let index = indexes.into_iter().find(|index| index.index_name() == Some(name));
+        Ok(index.and_then(GlobalSecondaryIndexDescription::item_count).and_then(|count| count.try_into().ok()))
+    }
+
     async fn describe(&self) -> Result<Option<TableDescription>> {
         let request = self.client().describe_table().table_name(self.table());
         match self.read(ENSURE, || request.clone().send()).await {

@@ -17,8 +17,6 @@ use crate::{
 
 /// The longest value of a partition key, in bytes.
 const MAX_ID_BYTES: usize = 2048;
-/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
-const MAX_EVENT_ID_BYTES: usize = 256;
 /// The shortest time for which appended stream records are remembered: twice as long as a stream can deliver them.
 const REMEMBERED_FOR: Duration = Duration::from_secs(48 * 3600);
 
@@ -38,11 +36,7 @@ pub(crate) fn padded(sequence_number: &str) -> String {
 
 /// Returns the name of a stream record: its sequence number, padded, and its id. So names sort by the order of commits.
 pub(crate) fn name_of(sequence_number: &str, event_id: &str) -> String {
-    let sequence = padded(sequence_number);
-    match event_id.len() <= MAX_EVENT_ID_BYTES {
-        true => format!("{sequence}{event_id}"),
-        false => format!("{sequence}sha256:{}", base16ct::lower::encode_string(&Sha256::digest(event_id))),
-    }
+    format!("{}{}", padded(sequence_number), rows::event_name(event_id, || event_id.into()))
 }
 
 /// Returns until when a stream record is remembered whose change expires at `until`, both in epoch seconds.

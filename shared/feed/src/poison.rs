@@ -5,14 +5,11 @@ use nameservice_model::Result;
 use nameservice_views::SaveMode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 use crate::{Feed, rows};
 
 const POISON_ID: &str = "poison#0";
-/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
-const MAX_EVENT_ID: usize = 256;
 /// How long it is kept: as long as the longest retention of a queue.
 const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3600);
 
@@ -38,19 +35,6 @@ struct Row {
     recorded_at: i64,
 }
 
-/// Returns the unique id of a stream record: its event id, or a hash of its content if that is not usable.
-fn name_of(event_id: &str, record: &str) -> String {
-    match event_id.len() {
-        1..=MAX_EVENT_ID => event_id.to_owned(),
-        // Of the value: another delivery may write it otherwise.
-        _ => {
-            let value =
-                serde_json::from_str::<Value>(record).map_or_else(|_| record.to_owned(), |value| value.to_string());
-            format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(value)))
-        }
-    }
-}
-
 impl Feed {
     /// Stores a stream record that cannot be read, with the reason, for 14 days. Idempotent.
     ///
@@ -58,9 +42,11 @@ impl Feed {
     /// ([`Error::TooLarge`](nameservice_model::Error::TooLarge)).
     pub async fn store_dead_letter(&self, event_id: &str, reason: &str, record: &str) -> Result<()> {
         let now = self.now();
+        // Of the value: another delivery may write it otherwise.
+        let value = || serde_json::from_str::<Value>(record).map_or(record.into(), |value| value.to_string().into());
         let row = Row {
             id: POISON_ID.to_owned(),
-            position: name_of(event_id, record),
+            position: rows::event_name(event_id, value).into_owned(),
             reason: reason.to_owned(),
             record: record.to_owned(),
             recorded_at: now.as_millisecond(),

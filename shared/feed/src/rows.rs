@@ -1,12 +1,13 @@
 //! Rows ↔ values of the feed's table. Times are epoch milliseconds, `ttl` and `until` epoch seconds.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use jiff::Timestamp;
 use nameservice_model::{BoxError, Change, ChangePayload, Error, Identity, RecordKind, Result};
 use nameservice_store::Difference;
 use nameservice_views::{Description, Item, RowKey, Write, to_item};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use sha2::{Digest, Sha256};
 
 const ATTR_ID: &str = "id";
 const ATTR_POSITION: &str = "position";
@@ -29,6 +30,15 @@ pub const DESCRIPTION: Description = Description {
     ttl: Some(ATTR_TTL),
     stream: false,
 };
+
+/// Returns the name of a stream record: its event id, or a hash of this content if the id is missing, or longer than any stream's. Sort
+/// keys have at most 1,024 bytes.
+pub(crate) fn event_name<'a>(event_id: &'a str, content: impl FnOnce() -> Cow<'a, str>) -> Cow<'a, str> {
+    match event_id.len() {
+        1..=256 => event_id.into(),
+        _ => format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(content().as_ref()))).into(),
+    }
+}
 
 /// Returns a position as a sort key: 20 digits, so that texts sort like numbers.
 pub(crate) fn sort_key(position: u64) -> String {

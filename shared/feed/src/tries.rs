@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use nameservice_model::Result;
 use nameservice_views::{RowKey, SaveMode};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::{
     Feed,
@@ -15,8 +14,6 @@ use crate::{
 
 const TRIED_ID: &str = "tried#0";
 const PASSED_ID: &str = "passed#0";
-/// The maximum length of an id, longer than any stream's. Sort keys have at most 1,024 bytes.
-const MAX_EVENT_ID: usize = 256;
 /// How long it is kept: twice as long as a stream can deliver the record.
 const KEPT_FOR: Duration = Duration::from_secs(48 * 3600);
 
@@ -59,11 +56,7 @@ pub struct Tries {
 impl Feed {
     /// Returns the tries of a stream record, by its id and its text, which is not parsed.
     pub fn tries(&self, event_id: &str, record: &str) -> Tries {
-        let name = match event_id.len() {
-            1..=MAX_EVENT_ID => event_id.to_owned(),
-            _ => format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(record))),
-        };
-        Tries { feed: self.clone(), name }
+        Tries { feed: self.clone(), name: rows::event_name(event_id, || record.into()).into_owned() }
     }
 
     /// Returns how long ago a time was, by the feed's clock; zero if it is yet to come.

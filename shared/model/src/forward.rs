@@ -50,6 +50,10 @@ macro_rules! forward_names {
                 let $this = self;
                 $crate::NameService::dependents($inner, address).await
             }
+            async fn approximate_count(&self) -> $crate::Result<Option<u64>> {
+                let $this = self;
+                $crate::NameService::approximate_count($inner).await
+            }
             async fn ping(&self) -> $crate::Result<()> {
                 let $this = self;
                 $crate::NameService::ping($inner).await

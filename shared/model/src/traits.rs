@@ -37,6 +37,12 @@ pub trait NameService: GraphSourceLookup {
     /// branches made from it (by index, so the youngest may be missing for a moment).
     async fn dependents(&self, address: &Address) -> Result<Vec<Address>>;
 
+    /// Returns about how many records there are, as the store counted them some hours ago at most, retracted ones included; `None`
+    /// if it cannot say so without reading them.
+    async fn approximate_count(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Reads once, cheaply and consistently: an error means that the store cannot serve.
     async fn ping(&self) -> Result<()>;
 

@@ -148,6 +148,10 @@ impl NameService for Store {
         self.dependents_of(address).await
     }
 
+    async fn approximate_count(&self) -> Result<Option<u64>> {
+        self.count_of_records().await
+    }
+
     async fn ping(&self) -> Result<()> {
         // No address is blank, so there is no such item, and the read costs half a unit.
         self.get_item("ping the store", &Key::meta(" ")).await.map(drop)

@@ -57,4 +57,10 @@ impl Store {
     pub async fn check_table(&self) -> Result<TableReport> {
         Ok(self.sender.check_table(&DESCRIPTION).await.map_err(of_table)?.into())
     }
+
+    /// Returns how many records there were when DynamoDB last counted them, which it does about every six hours: the index by kind
+    /// has one item for each. Needs `dynamodb:DescribeTable`.
+    pub(crate) async fn count_of_records(&self) -> Result<Option<u64>> {
+        self.sender.index_items(GSI_KIND).await.map_err(of_table)
+    }
 }
