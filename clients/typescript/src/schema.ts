@@ -75,7 +75,8 @@ export interface paths {
          * Follow records, in Fluree's format
          * @description Server-sent events: an `ns-record` for the current state of each record, then one for each record that changes, and an
          *     `ns-retracted` for each that is retracted or purged. With the `Last-Event-ID` of an earlier stream, only the records
-         *     that have changed since are sent.
+         *     that have changed since are sent. A stream of more records than it can send before it ends is rejected with 413: let peers
+         *     read from a replica (`nameservice serve --upstream`).
          */
         get: operations["fluree_event_stream"];
         put?: never;
@@ -1980,6 +1981,15 @@ export interface operations {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
                     "nameservice-position"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload-too-large`: The payload is larger than the limit */
+            413: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
