@@ -188,11 +188,11 @@ async fn fluree_event_stream(
     // Fluree's own servers use ids of another form, and ignore those that readers send back. A reader that comes from one
     // of them is sent everything, as it would be there.
     let resumed = session.last_event_id().unwrap_or_default();
+    // Taken before the records are read, so that changes made meanwhile are sent again, and nothing is missed.
+    let (after, first) = begin(session.feed.as_ref(), resumed).await?;
     if parameters.all && resumed.is_none() {
         session.check_fits(names.as_ref()).await?;
     }
-    // Taken before the records are read, so that changes made meanwhile are sent again, and nothing is missed.
-    let (after, first) = begin(session.feed.as_ref(), resumed).await?;
     let projection = Projection::of_records(names, session.caller.clone(), scope, resumed.is_some());
     // Fluree's own peers send no id: each new stream begins with all records.
     Ok(session.start_whole(projection, after, first))
