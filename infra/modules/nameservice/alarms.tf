@@ -1,12 +1,13 @@
 locals {
   tables = { table = local.table.name, feed = aws_dynamodb_table.feed.name }
 
-  # The operations with DynamoDB metrics: the actions of all functions, and transactions, which have no action of their own.
+  # The operations with DynamoDB metrics: the actions of all functions, and transactions, which have no action of their own. A
+  # description is a request to the control plane.
   operations = sort(distinct(concat(
     ["TransactWriteItems"],
     [
       for action in flatten([for function in local.function : [for resource, actions in function.actions : actions if !endswith(resource, "stream")]]) :
-      trimprefix(action, "dynamodb:") if startswith(action, "dynamodb:") && action != "dynamodb:ConditionCheckItem"
+      trimprefix(action, "dynamodb:") if startswith(action, "dynamodb:") && !contains(["dynamodb:ConditionCheckItem", "dynamodb:DescribeTable"], action)
     ],
   )))
 
