@@ -1,7 +1,7 @@
 # The nameservice as one static binary, for x86-64 and arm64:
 #
 #   docker build --tag nameservice .
-#   nameservice token keys --key key.pem --jwks keys/jwks.json
+#   mkdir -p keys && nameservice token keys --key key.pem --jwks keys/jwks.json
 #   docker run --publish 8080:8080 --volume nameservice:/data --volume ./keys:/keys:ro nameservice
 #
 # The container listens on every address of its own, for callers with a token of a key in /keys/jwks.json. Another way to let callers in:

@@ -182,14 +182,27 @@ def part_debian(program, tools, folder):
             assert pathlib.Path(path).exists(), path
         verified = run("systemd-analyze", "verify", "/lib/systemd/system/nameservice.service", ok=False)
         assert verified.returncode == 0 and "nameservice.service" not in verified.stderr, verified.stderr
-        # The same version again is an upgrade.
+        # The same version again is an upgrade. It, and a package that is removed and installed again, is enabled unless its administrator
+        # has disabled it.
+        unit = lambda: run("systemctl", "is-enabled", "nameservice", ok=False).stdout.strip()
+        assert unit() == "enabled", unit()
         dpkg("--install", package)
+        assert unit() == "enabled", unit()
+        dpkg("--remove", "nameservice")
+        assert unit() == "masked", unit()
+        dpkg("--install", package)
+        assert unit() == "enabled", unit()
+        run(*([] if os.getuid() == 0 else ["sudo"]), "systemctl", "disable", "nameservice")
+        for step in ("--install", package), ("--remove", "nameservice"), ("--install", package):
+            dpkg(*step)
+        assert unit() == "disabled", unit()
         with process("/usr/bin/nameservice", "serve", "--memory", "--listen", f"127.0.0.1:{(port := free_port())}", log=folder / "log"):
             until(lambda: run("nameservice", "health", "--url", f"http://127.0.0.1:{port}", ok=False).returncode == 0, "the service")
     finally:
         dpkg("--purge", "nameservice")
         ours.unlink()
-    assert not pathlib.Path("/etc/default/nameservice").exists() and not pathlib.Path("/usr/bin/nameservice").exists()
+    left = [path for path in ("/etc/default/nameservice", "/usr/bin/nameservice", "/etc/systemd/system/nameservice.service") if os.path.lexists(path)]
+    assert not left, left
 
 
 # compose: the file and the image's command run the program, and let nobody in without a token
@@ -209,7 +222,7 @@ def part_compose(program, _tools, folder):
     images = re.search(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.M)
     for name, words in (("compose", service["command"]), ("image", json.loads(images[1]))):
         own = folder / name
-        (own / "keys").mkdir(parents=True)
+        own.mkdir()
         line = " ".join(map(default, words))
         assert "--insecure" not in line, name
         port, metrics = free_port(), free_port()
@@ -219,7 +232,11 @@ def part_compose(program, _tools, folder):
         # Without keys it says what is missing.
         refused = run(program, *line.split(), ok=False)
         assert refused.returncode == 2 and "jwks.json" in refused.stderr, refused.stderr
-        run(program, "token", "keys", "--key", own / "key.pem", "--jwks", own / "keys/jwks.json")
+        # What the book says before `docker compose`, in a fresh directory.
+        page = (ROOT / "docs/production.md").read_text()
+        block = re.search(r"^cd infra/self-hosted/compose\n(.*?)^SITE=", page, re.M | re.S)
+        path = f"{program.parent}:{os.environ['PATH']}"
+        run("bash", "-ec", block[1], cwd=own, env={**os.environ, "PATH": path})
         token = run(program, "token", "mint", "--key", own / "key.pem", "--subject", "ci", "--scope", "write").stdout.strip()
         with process(program, *line.split(), log=own / "log"):
             url = f"http://127.0.0.1:{port}"

@@ -139,6 +139,27 @@ def a_session_outlives_its_token_while_the_provider_renews_it(w):
 
 
 @test
+def a_sign_in_as_another_user_leaves_nothing_of_the_one_before(w):
+    provider, s = signing_in(w)
+    page = w.page()
+    open_console(page, s, live=False)
+    sign_in(page, provider, "alice")
+    expect(page.get_by_role("button", name="User alice")).to_be_visible()
+    session = lambda: page.evaluate("Object.values({...sessionStorage}).map(JSON.parse).find((it) => it.token)")
+    assert session()["refresh"]
+    page.get_by_role("button", name="User alice").click()
+    page.get_by_role("menuitem", name="Sign in as another user").click()
+    # The provider gives this one no refresh token: the token of another user must not be renewed for it.
+    sign_in(page, provider, "guest-bob")
+    expect(page.get_by_role("button", name="User guest-bob")).to_be_visible()
+    assert "refresh" not in session(), session()
+    page.clock.set_system_time(time.time() + 700)
+    page.goto(f"{s.url}/console{record_of('nowhere:main')}")
+    expect(page.get_by_text("There is no record under this address")).to_be_visible()
+    assert session()["name"] == "guest-bob", session()
+
+
+@test
 def an_answer_that_belongs_to_no_sign_in_signs_nobody_in(w):
     provider, s = signing_in(w)
     page = w.page()

@@ -52,11 +52,14 @@ export function takePasted(text) {
   keep(token ? { token, name: nameIn(token) } : null);
 }
 
-/** Uses the answer of a token endpoint. */
-export function takeTokens(answer, signIn) {
+/**
+ * Uses the answer of a token endpoint. That of a sign-in replaces the session, which may be another user's; that of a renewal replaces only
+ * what it has of the `renewed` session.
+ */
+export function takeTokens(answer, signIn, renewed = null) {
   const { access_token: token, id_token: id, refresh_token: refresh, expires_in: seconds } = answer;
   const until = Number(seconds) > 0 ? Date.now() + Number(seconds) * 1000 : undefined;
-  keep({ token, name: nameIn(id) ?? session?.name ?? nameIn(token), signIn, refresh: refresh ?? session?.refresh, until });
+  keep({ token, name: nameIn(id) ?? renewed?.name ?? nameIn(token), signIn, refresh: refresh ?? renewed?.refresh, until });
 }
 
 /** Ends the session. Until the next one, a provider that still knows the user is asked to ask again. */
@@ -71,7 +74,7 @@ export async function bearer(isRejected = null) {
   if (session?.refresh && (isDue || (isRejected && isRejected === session.token))) {
     const { refresh, signIn } = session;
     refreshing ??= refreshed(signIn, refresh)
-      .then((answer) => session?.refresh === refresh && takeTokens(answer, signIn))
+      .then((answer) => session?.refresh === refresh && takeTokens(answer, signIn, session))
       // The service decides on what is left: a provider that is down does not end a session.
       .catch((error) => error.isFinal && session?.refresh === refresh && keep({ ...session, refresh: undefined }))
       .finally(() => (refreshing = null));

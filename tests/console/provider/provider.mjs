@@ -1,5 +1,6 @@
 // An OpenID provider: node provider.mjs KEYS REDIRECT_URIS [PORT]. It writes its public keys to the file KEYS, and prints its issuer when it
-// listens. The redirect URIs are at 127.0.0.1 without a port, which is any then (RFC 8252, 7.3). Whoever signs in is taken for who they say they are; the scope `nameservice:write` is granted to all but those called reader….
+// listens. The redirect URIs are at 127.0.0.1 without a port, which is any then (RFC 8252, 7.3). Whoever signs in is taken for who they say they are; the scope `nameservice:write` is granted to all but those called reader…,
+// and refresh tokens to all but those called guest….
 // Access tokens are JSON Web Tokens for the resource `nameservice`, and live for ten minutes.
 
 import { writeFileSync } from 'node:fs';
@@ -36,7 +37,7 @@ const provider = new Provider(issuer, {
   scopes: ['openid', 'offline_access'],
   clientBasedCORS: (context, origin) => redirect.split(' ').some((url) => new URL(url).hostname === new URL(origin).hostname),
   pkce: { required: () => true },
-  issueRefreshToken: async () => true,
+  issueRefreshToken: async (context, client, code) => !code.accountId.startsWith('guest'),
   ttl: { AccessToken: lifetime, IdToken: 600, Interaction: 600, Session: 3600, Grant: 3600, RefreshToken: 3600 },
   findAccount: async (context, id) => ({
     accountId: id,
