@@ -7,12 +7,12 @@ use axum::Router;
 use bytes::Bytes;
 use http::Method;
 use http_body_util::BodyExt as _;
-use nameservice_client::{Body, Retries, Transport, TransportError};
+use nameservice_client::{Body, ClientBuilder, Retries, Transport, TransportError};
 pub use nameservice_client::{Client, Events, Request, RequestError};
 use nameservice_model::Error as StoreError;
 use tower::ServiceExt as _;
 
-use crate::{failure::Failure, options::KeyArgs};
+use crate::{failure::Failure, options::KeyArgs, values::Pem};
 
 /// The time limit of a request in this process, which cannot be lost: a command takes as long as it takes.
 const IN_PROCESS: Duration = Duration::from_secs(24 * 3600);
@@ -31,14 +31,45 @@ impl Transport for InProcess {
     }
 }
 
+/// How a command authenticates itself at services.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    /// The bearer token.
+    pub token: Option<String>,
+    /// The certificate, with its private key.
+    pub certificate: Option<Pem>,
+}
+
+impl Credentials {
+    /// Returns the same with another token.
+    #[must_use]
+    pub fn with_token(self, token: Option<String>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// Returns the certificate for a connection to this URL. Only those over https have any.
+    pub fn certificate_for(&self, url: &str) -> Option<&[u8]> {
+        let is_https = url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+        self.certificate.as_ref().map(Pem::as_bytes).filter(|pem| is_https && !pem.is_empty())
+    }
+
+    /// Returns the builder of a client of the service at this URL.
+    pub fn client(&self, url: &str) -> ClientBuilder {
+        let mut client = Client::builder(url);
+        if let Some(token) = &self.token {
+            client = client.token(token.clone());
+        }
+        if let Some(pem) = self.certificate_for(url) {
+            client = client.client_certificate(pem);
+        }
+        client
+    }
+}
+
 /// Returns a client of the service at this URL. A command sends each request once: its caller decides whether to
 /// repeat it.
-pub fn remote(url: &str, token: Option<String>) -> Result<Client, Failure> {
-    let mut client = Client::builder(url).retries(Retries::NONE);
-    if let Some(token) = token {
-        client = client.token(token);
-    }
-    Ok(client.build()?)
+pub fn remote(url: &str, credentials: &Credentials) -> Result<Client, Failure> {
+    Ok(credentials.client(url).retries(Retries::NONE).build()?)
 }
 
 /// Returns a client of a service in this process.
@@ -108,12 +139,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_be_reached_is_named() {
-        let client = remote("http://127.0.0.1:1/", None).unwrap();
+        let client = remote("http://127.0.0.1:1/", &Credentials::default()).unwrap();
         let failure = send(&client, Request::get("health")).await.unwrap_err();
         assert!(failure.to_string().starts_with("cannot reach http://127.0.0.1:1;"), "{failure}");
         for url in ["ftp://a", "a b", "localhost:8080"] {
-            assert!(matches!(remote(url, None), Err(Failure::Usage(_))), "{url}");
+            assert!(matches!(remote(url, &Credentials::default()), Err(Failure::Usage(_))), "{url}");
         }
-        assert!(remote("https://example.com", None).is_ok());
+        assert!(remote("https://example.com", &Credentials::default()).is_ok());
     }
 }

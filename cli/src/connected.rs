@@ -10,7 +10,7 @@ use nameservice_model::Backend;
 use serde_json::Value;
 
 use crate::{
-    client::{self, Request},
+    client::{self, Credentials, Request},
     failure::Failure,
     options::Missing,
     target::Local,
@@ -22,7 +22,7 @@ pub(crate) struct Connected {
 }
 
 impl Connected {
-    pub(crate) async fn open(place: &Place, missing: Missing, token: Option<String>) -> Result<Self, Failure> {
+    pub(crate) async fn open(place: &Place, missing: Missing, credentials: Credentials) -> Result<Self, Failure> {
         if let Place::Embedded(directory) = place {
             let local = Local::open(PathBuf::from(directory), missing, EmbeddedOptions::default()).await?;
             return Ok(Self { names: Nameservice::over(local.names) });
@@ -34,10 +34,15 @@ impl Connected {
         }
         if let Place::Service(url) = place {
             // Asked once, without retries, so that an unreachable service is reported immediately; later requests are retried.
-            client::remote(url, token.clone())?.send::<Value>(&Request::get("health")).await?;
+            client::remote(url, &credentials)?.send::<Value>(&Request::get("health")).await?;
         }
         let mut options = nameservice::Options::default();
-        if let Some(token) = token {
+        if let Place::Service(url) = place
+            && let Some(pem) = credentials.certificate_for(url)
+        {
+            options = options.client_certificate(pem);
+        }
+        if let Some(token) = credentials.token {
             options = options.token(token);
         }
         let names = nameservice::connect_with(place, options).await?;

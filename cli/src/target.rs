@@ -18,7 +18,7 @@ use crate::files::Stored;
 use crate::table::Table;
 use crate::{
     archives::with_archive,
-    client::{self, Client},
+    client::{self, Client, Credentials},
     failure::Failure,
     options::{Missing, TargetArgs},
     routes,
@@ -75,6 +75,12 @@ impl TargetArgs {
         }
     }
 
+    /// Returns how a command authenticates itself at services.
+    pub fn credentials(&self) -> Credentials {
+        let certificate = self.client_cert.clone().map(|cert| cert.with(self.client_key.as_ref()));
+        Credentials { token: self.token.clone(), certificate }
+    }
+
     /// Returns the URL of the service that is used if no data is named.
     fn service_url(&self) -> Result<String, Failure> {
         if let Some(Place::Service(url)) = &self.at {
@@ -123,9 +129,9 @@ impl TargetArgs {
         let archive = self.archive.open().await?;
         let Some(place) = self.place()? else {
             let url = self.service_url()?;
-            let Some(archive) = archive else { return client::remote(&url, self.token.clone()) };
+            let Some(archive) = archive else { return client::remote(&url, &self.credentials()) };
             // The archive is read by this process: a local service over the remote one.
-            let names = Arc::new(client::remote(&url, self.token.clone())?);
+            let names = Arc::new(client::remote(&url, &self.credentials())?);
             let app = with_archive(App::new(names.clone(), names, Auth::Open), Some(archive));
             return client::in_process(service(routes::router(), app));
         };

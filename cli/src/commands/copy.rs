@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::counted;
 use crate::{
+    client::Credentials,
     connected::Connected,
     failure::Failure,
     older,
@@ -31,21 +32,21 @@ const SHOWN: usize = 20;
 
 pub(crate) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let CopyArgs { from, to, take, follow, tokens } = args;
-    let from_token = tokens.from_token.or_else(|| target.token.clone());
-    let to_token = tokens.to_token.or_else(|| target.token.clone());
+    let of = |token: Option<String>| target.credentials().with_token(token.or_else(|| target.token.clone()));
+    let (from_credentials, to_credentials) = (of(tokens.from_token), of(tokens.to_token));
     if let Place::Dump(file) = &to {
         if follow || !take.force.is_empty() || take.dry_run {
             return Err(Failure::Usage(
                 "a dump is always written whole: --follow, --force and --dry-run do not go with it".into(),
             ));
         }
-        let from = From::open(&from, take.prefix, from_token).await?;
+        let from = From::open(&from, take.prefix, from_credentials).await?;
         let exported = exported(&from, file, output).await;
         from.close().await;
         return exported;
     }
-    let from = From::open(&from, take.prefix.clone(), from_token).await?;
-    let to = Connected::open(&to, Missing::Create, to_token).await?;
+    let from = From::open(&from, take.prefix.clone(), from_credentials).await?;
+    let to = Connected::open(&to, Missing::Create, to_credentials).await?;
     let options = options(&take);
     let done = match follow {
         true => followed(&from, &to, &options, take.prefix.as_deref(), output).await,
@@ -71,8 +72,9 @@ pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Outp
     if is_turned {
         std::mem::swap(&mut first_token, &mut second_token);
     }
-    let first = From::open(&first, prefix.clone(), first_token.or_else(|| target.token.clone())).await?;
-    let second = Connected::open(&second, Missing::Reject, second_token.or_else(|| target.token.clone())).await?;
+    let of = |token: Option<String>| target.credentials().with_token(token.or_else(|| target.token.clone()));
+    let first = From::open(&first, prefix.clone(), of(first_token)).await?;
+    let second = Connected::open(&second, Missing::Reject, of(second_token)).await?;
     let (bar, total) = first.bar("comparing", output).await;
     let source = Shown::new(&*first.source, &bar, total);
     let compared = nameservice_sync::compare(&source, second.backend(), prefix.as_deref(), true).await;
@@ -102,15 +104,15 @@ fn turned(compared: Comparison) -> Comparison {
 }
 
 pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
-    let from = From::open(&target.place_or_service()?, args.prefix, target.token.clone()).await?;
+    let from = From::open(&target.place_or_service()?, args.prefix, target.credentials()).await?;
     let done = exported(&from, &args.file, output).await;
     from.close().await;
     done
 }
 
 pub(crate) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
-    let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), None).await?;
-    let to = Connected::open(&target.place_or_service()?, Missing::Create, target.token.clone()).await?;
+    let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), Credentials::default()).await?;
+    let to = Connected::open(&target.place_or_service()?, Missing::Create, target.credentials()).await?;
     let done = copied(&from, &to, &options(&args.take), output).await;
     to.close().await;
     done
@@ -139,7 +141,7 @@ struct From {
 }
 
 impl From {
-    async fn open(place: &Place, prefix: Option<String>, token: Option<String>) -> Result<Self, Failure> {
+    async fn open(place: &Place, prefix: Option<String>, credentials: Credentials) -> Result<Self, Failure> {
         if let Place::Dump(file) = place {
             let source = DumpSource::open(dump_place(file), prefix.clone()).await?;
             return Ok(Self { source: Box::new(source), names: None, prefix });
@@ -156,7 +158,7 @@ impl From {
             let source = Box::new(source.with_prefix(prefix.clone()));
             return Ok(Self { source, names: Some(names), prefix });
         }
-        let names = Connected::open(place, Missing::Reject, token).await?;
+        let names = Connected::open(place, Missing::Reject, credentials).await?;
         let others = nameservice::virtual_graphs(place).await?;
         let source = BackendSource::new(names.backend().clone()).with_others(others).with_prefix(prefix.clone());
         Ok(Self { source: Box::new(source), names: Some(names), prefix })

@@ -125,6 +125,8 @@ async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failur
             let only_service = TargetArgs {
                 url: target.named_service().map(str::to_owned),
                 token: target.token.clone(),
+                client_cert: target.client_cert.clone(),
+                client_key: target.client_key.clone(),
                 ..TargetArgs::default()
             };
             Some(only_service.client(Missing::Reject).await?)

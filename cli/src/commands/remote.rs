@@ -114,7 +114,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Fetch { name } => {
             let remote = list.get(&name)?;
-            let opened = open(remote).await?;
+            let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let bar = Bar::begin(output, Unit::Records, format!("fetching {name}"));
             let observe = |progress| bar.show(progress);
@@ -135,8 +135,8 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Status { name } => {
             let remote = list.get(&name)?;
-            let here = Connected::open(&local, Missing::Reject, target.token.clone()).await?;
-            let opened = open(remote).await?;
+            let here = Connected::open(&local, Missing::Reject, target.credentials()).await?;
+            let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
             let bar = Bar::begin(output, Unit::Records, format!("comparing with {name}"));
@@ -151,8 +151,8 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         RemoteCommand::Pull(args) => {
             let name = args.name.clone();
             let remote = list.get(&name)?;
-            let here = Connected::open(&local, Missing::Create, target.token.clone()).await?;
-            let opened = open(remote).await?;
+            let here = Connected::open(&local, Missing::Create, target.credentials()).await?;
+            let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
             // As in git, a pull fetches first.
@@ -175,8 +175,8 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Push(args) => {
             let remote = list.get(&args.name)?;
-            let here = Connected::open(&local, Missing::Reject, target.token.clone()).await?;
-            let opened = open(remote).await?;
+            let here = Connected::open(&local, Missing::Reject, target.credentials()).await?;
+            let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let (prefix, options) = (remote.prefix.as_deref(), options(&args));
             let bar = Bar::begin(output, Unit::Records, format!("pushing to {}", args.name));
@@ -194,7 +194,7 @@ fn options(args: &RemoteMoveArgs) -> MoveOptions {
     MoveOptions::default().dry_run(args.dry_run).by_watermark(args.by_watermark).resets(args.resets)
 }
 
-async fn open(remote: &Remote) -> Result<Connected, Failure> {
+async fn open(remote: &Remote, target: &TargetArgs) -> Result<Connected, Failure> {
     let place: Place =
         remote.url.parse().map_err(|error: nameservice::InvalidPlace| Failure::Usage(error.to_string()))?;
     let token = match &remote.token_env {
@@ -206,7 +206,7 @@ async fn open(remote: &Remote) -> Result<Connected, Failure> {
             ))
         })?),
     };
-    Connected::open(&place, Missing::Reject, token).await
+    Connected::open(&place, Missing::Reject, target.credentials().with_token(token)).await
 }
 
 fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {

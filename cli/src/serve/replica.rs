@@ -31,15 +31,13 @@ pub(super) async fn run(
     (auth, settings): (Auth, Settings),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let http = Http::new(url).map_err(|error| Failure::Usage(error.to_string()))?;
-    let mut client = nameservice_client::Client::builder(url);
-    if let Some(token) = &target.token {
-        client = client.token(token.clone());
-    }
+    let credentials = target.credentials();
+    let http = Http::authenticated(url, credentials.certificate_for(url));
+    let http = http.map_err(|error| Failure::Usage(error.to_string()))?;
     if args.backups.is_wanted() {
         return Err(Failure::Usage("a replica is not backed up: back up what it is a replica of".into()));
     }
-    let (client, options) = (client.build()?, Options::default().with_retention(args.feed_retention));
+    let (client, options) = (credentials.client(url).build()?, Options::default().with_retention(args.feed_retention));
     let replica = match &place {
         Place::Memory => Replica::in_memory(client, options)?,
         Place::Embedded(directory) => Replica::open(directory, url, client, options).await?,

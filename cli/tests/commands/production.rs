@@ -155,6 +155,55 @@ async fn with_an_authority_only_clients_that_it_has_certified_connect() {
 }
 
 #[test]
+fn commands_doctor_copies_and_replicas_authenticate_themselves_by_a_certificate() {
+    let (ours, clients) = (Authority::new(), Authority::new());
+    let (files, own) = (Files::of(&ours), Files::of(&clients));
+    fs::write(files.path("clients"), clients.pem()).unwrap();
+    let tls = [("--tls-cert", "cert"), ("--tls-key", "key"), ("--client-ca", "clients")];
+    let tls = tls.map(|(option, name)| (option, files.path(name)));
+    let service = serve(&["--memory", "--listen", "localhost:0"], &tls);
+    let (cert, key) = (own.path("cert"), own.path("key"));
+    let both = own.path("both");
+    fs::write(&both, [fs::read(&cert).unwrap(), fs::read(&key).unwrap()].concat()).unwrap();
+    let command = || {
+        let mut command = program();
+        command.env("SSL_CERT_FILE", files.path("ca"));
+        command
+    };
+    let done = |command: &mut Command| {
+        let done = command.output().unwrap();
+        (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let with_files = || {
+        let mut command = command();
+        command.arg("--client-cert").arg(&cert).arg("--client-key").arg(&key);
+        command
+    };
+    let stranger = done(command().args(["--url", &service.url, "create", "mydb"]));
+    assert_eq!(stranger.0, Some(7), "{stranger:?}");
+    let url = ["--url", &service.url];
+    assert_eq!(done(with_files().args(url).args(["create", "mydb"])), (Some(0), String::new()));
+    // By the environment, in one file.
+    assert_eq!(done(command().env("NAMESERVICE_CLIENT_CERT", &both).args(url).args(["show", "mydb"])).0, Some(0));
+    assert_eq!(done(with_files().args(url).arg("doctor")).0, Some(0));
+    let copy = format!("embedded:{}", own.path("copy").display());
+    let copied = done(with_files().args(["copy", &service.url, &copy]));
+    assert_eq!(copied.0, Some(0), "{copied:?}");
+    let mut replica = command();
+    replica.env("NAMESERVICE_CLIENT_CERT", &both).stderr(Stdio::null());
+    let replica = serve_with(replica, &["--memory", "--listen", "127.0.0.1:0", "--upstream", &service.url], &[]);
+    // Over http there is nothing to authenticate by.
+    let begun = std::time::Instant::now();
+    while done(with_files().args(["--url", &replica.url, "show", "mydb"])).0 != Some(0) {
+        assert!(begun.elapsed() < LONG, "the replica has no record");
+    }
+    let missing = done(command().args(["--client-cert", "none"]).args(url).arg("list"));
+    assert!(missing.0 == Some(2) && missing.1.contains("--client-cert"), "{missing:?}");
+    let wrong = done(command().arg("--client-cert").arg(files.path("clients")).args(url).arg("list"));
+    assert!(wrong.0 == Some(2) && wrong.1.contains("the client certificate cannot be used"), "{wrong:?}");
+}
+
+#[test]
 fn files_that_cannot_be_used_for_tls_are_bad_usage_and_named() {
     let files = Files::of(&Authority::new());
     let other = Files::of(&Authority::new());

@@ -67,6 +67,11 @@ impl Http {
         Self::over(url, &Tls::default())
     }
 
+    /// Returns a transport that authenticates itself by this certificate, if there is one: its chain and its private key, in one PEM.
+    pub fn authenticated(url: &str, certificate: Option<&[u8]>) -> Result<Self, TransportError> {
+        Self::over(url, &Tls { identity: certificate.map(<[u8]>::to_vec), ..Tls::default() })
+    }
+
     /// Returns the same transport over this TLS.
     pub(crate) fn over(url: &str, tls: &Tls) -> Result<Self, TransportError> {
         if tls.identity.is_some() && !url.to_ascii_lowercase().starts_with("https://") {
