@@ -1,14 +1,15 @@
 //! Where the keys of a [`Verifier`](crate::Verifier) come from, and when they are read again.
 
 use std::{
-    fmt, fs,
-    io::ErrorKind,
-    path::{Path, PathBuf},
+    fmt,
+    fs::File,
+    io::{self, ErrorKind, Read as _},
+    path::PathBuf,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -23,6 +24,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// withdraw one when it may no longer be used.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
+/// A key set has a few keys, of less than a kilobyte each.
+const MAX_BYTES: u64 = 1024 * 1024;
+
 /// A key set without keys: what a source returns once its key set was deleted.
 pub const NO_KEYS: &str = r#"{"keys": []}"#;
 
@@ -32,12 +36,16 @@ pub trait KeySource: fmt::Debug + Send + Sync {
     /// Returns the key set as JSON.
     async fn read(&self) -> Result<String, BoxError>;
 
-    /// Returns whether the key set has to be read again, because it has changed or may have. Cheap: it is called for every
-    /// token.
-    fn is_due(&self) -> bool;
+    /// Returns how long after a read began its keys are used; `None` if they are until the source has changed. If they
+    /// cannot be read then, they stay in use, and are read again until that succeeds.
+    fn max_age(&self) -> Option<Duration>;
+
+    /// Returns whether the source is known to hold something else than was last read. Cheap: it is called for every token.
+    fn has_changed(&self) -> bool;
 }
 
-/// A file that holds a key set. It is read again when it changes.
+/// A file that holds a key set. It is read again when its content is another one: not when its times are, which are the same
+/// for all files of some volumes.
 pub struct KeyFile {
     path: PathBuf,
     last: Mutex<LastRead>,
@@ -45,17 +53,32 @@ pub struct KeyFile {
 
 #[derive(Debug)]
 struct LastRead {
-    modified: Option<SystemTime>,
-    /// Whether it was ever read.
-    has_been: bool,
+    /// `None` if it was never read.
+    content: Option<String>,
     checked_at: Instant,
 }
 
 impl KeyFile {
     /// Names the file. Nothing is read yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let last = LastRead { modified: None, has_been: false, checked_at: Instant::now() };
+        let last = LastRead { content: None, checked_at: Instant::now() };
         Self { path: path.into(), last: Mutex::new(last) }
+    }
+
+    fn content(&self) -> io::Result<String> {
+        let (mut json, most) = (String::new(), MAX_BYTES + 1);
+        let read = File::open(&self.path).and_then(|file| file.take(most).read_to_string(&mut json));
+        match read {
+            // A file that was there, and was deleted, has no keys any more.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.last().content.is_some() => {
+                Ok(NO_KEYS.to_owned())
+            }
+            Err(error) => Err(error),
+            Ok(bytes) if bytes as u64 == most => {
+                Err(io::Error::new(ErrorKind::FileTooLarge, "the file is larger than a key set"))
+            }
+            Ok(_) => Ok(json),
+        }
     }
 
     fn last(&self) -> MutexGuard<'_, LastRead> {
@@ -72,26 +95,25 @@ impl fmt::Debug for KeyFile {
 #[async_trait]
 impl KeySource for KeyFile {
     async fn read(&self) -> Result<String, BoxError> {
-        // Read before the content, so that a change in between is noticed the next time.
-        let modified = modified(&self.path);
-        let json = match fs::read_to_string(&self.path) {
-            // A file that was there, and was deleted, has no keys any more.
-            Err(error) if error.kind() == ErrorKind::NotFound && self.last().has_been => NO_KEYS.to_owned(),
-            read => read?,
-        };
-        let mut last = self.last();
-        (last.modified, last.has_been) = (modified, true);
+        let json = self.content()?;
+        self.last().content = Some(json.clone());
         Ok(json)
     }
 
-    fn is_due(&self) -> bool {
+    fn max_age(&self) -> Option<Duration> {
+        None
+    }
+
+    fn has_changed(&self) -> bool {
         let mut last = self.last();
         if last.checked_at.elapsed() < CHECK_EVERY {
             return false;
         }
         last.checked_at = Instant::now();
-        let modified = modified(&self.path);
-        modified != last.modified
+        drop(last);
+        // One that cannot be read is tried again, until it can be.
+        let content = self.content().ok();
+        content.is_none() || content != self.last().content
     }
 }
 
@@ -106,7 +128,6 @@ pub trait Fetch: Send + Sync {
 pub struct KeyUrl<F> {
     url: String,
     fetch: F,
-    fetched_at: Mutex<Option<Instant>>,
     /// Whether it was ever there.
     has_been: AtomicBool,
 }
@@ -114,11 +135,7 @@ pub struct KeyUrl<F> {
 impl<F> KeyUrl<F> {
     /// Names the URL, and what fetches it. Nothing is fetched yet.
     pub fn new(url: impl Into<String>, fetch: F) -> Self {
-        Self { url: url.into(), fetch, fetched_at: Mutex::default(), has_been: AtomicBool::new(false) }
-    }
-
-    fn fetched_at(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.fetched_at.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { url: url.into(), fetch, has_been: AtomicBool::new(false) }
     }
 }
 
@@ -131,8 +148,6 @@ impl<F> fmt::Debug for KeyUrl<F> {
 #[async_trait]
 impl<F: Fetch> KeySource for KeyUrl<F> {
     async fn read(&self) -> Result<String, BoxError> {
-        // Before the answer, so that an issuer that is down is not asked more often than one that answers.
-        *self.fetched_at() = Some(Instant::now());
         let (status, json) = self.fetch.fetch().await?;
         // A key set that was there, and was deleted, has no keys any more. A failure keeps the keys that are known.
         if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) && self.has_been.load(Ordering::Relaxed) {
@@ -145,19 +160,13 @@ impl<F: Fetch> KeySource for KeyUrl<F> {
         Ok(json)
     }
 
-    fn is_due(&self) -> bool {
-        let mut fetched_at = self.fetched_at();
-        let due = fetched_at.is_none_or(|at| at.elapsed() >= MAX_AGE);
-        if due {
-            // One caller fetches; the others use the keys that they have.
-            *fetched_at = Some(Instant::now());
-        }
-        due
+    fn max_age(&self) -> Option<Duration> {
+        Some(MAX_AGE)
     }
-}
 
-fn modified(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+    fn has_changed(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -171,17 +180,6 @@ mod tests {
         async fn fetch(&self) -> Result<(StatusCode, String), BoxError> {
             Ok((self.0, "{}".to_owned()))
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_url_is_due_at_first_and_every_five_minutes_for_one_caller() {
-        let keys = KeyUrl::new("https://issuer.example.com/jwks.json", Answers(StatusCode::OK));
-        assert!(keys.is_due() && !keys.is_due());
-        tokio::time::advance(MAX_AGE).await;
-        keys.read().await.unwrap();
-        assert!(!keys.is_due());
-        tokio::time::advance(MAX_AGE).await;
-        assert!(keys.is_due() && !keys.is_due());
     }
 
     #[tokio::test]

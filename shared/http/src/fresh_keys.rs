@@ -1,0 +1,233 @@
+//! The keys of a source, read again when they are due.
+//!
+//! A read is a task of the service, not of the request that begins it: a caller who hangs up ends no read that others need,
+//! and a read counts only once its keys are in use.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use nameservice_model::chain;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    key_set::{InvalidKeys, Key, KeySet, find},
+    key_source::KeySource,
+};
+
+/// The minimum time between reads of a key set because a token names an unknown key: anybody can send such tokens.
+const READ_FOR_UNKNOWN_KEYS_EVERY: Duration = Duration::from_secs(10);
+/// How long before their time is over keys are read again. Until then, one caller waits for it; after that, all do.
+const AHEAD: Duration = Duration::from_secs(10);
+/// The minimum time between the beginnings of two reads of keys that are due: an issuer that is down is not flooded.
+const RETRY_EVERY: Duration = Duration::from_secs(10);
+/// How long a read may take, whatever its source allows.
+const READ_FOR_AT_MOST: Duration = Duration::from_secs(10);
+
+/// Keys that are read again when they are due.
+pub(crate) struct FreshKeys(Arc<Inner>);
+
+struct Inner {
+    source: Arc<dyn KeySource>,
+    keys: Mutex<Arc<[Key]>>,
+    reads: Mutex<Reads>,
+    /// What was last logged about the source, which is logged once.
+    complaint: Mutex<String>,
+}
+
+#[derive(Default)]
+struct Reads {
+    /// When the last read began.
+    begun_at: Option<Instant>,
+    /// When the read began whose keys are in use.
+    used_from: Option<Instant>,
+    /// When a read last began because of an unknown key.
+    unknown_at: Option<Instant>,
+    /// The read that is running, or was.
+    last: Option<Read>,
+    /// Whether keys of the age of those in use have already been asked for in vain, when the last read began.
+    is_retry: bool,
+}
+
+/// A read: its sender is dropped when it ends, however it ends.
+type Read = watch::Receiver<()>;
+
+impl FreshKeys {
+    /// Reads a source for the first time.
+    pub(crate) async fn read(source: Arc<dyn KeySource>) -> Result<Self, InvalidKeys> {
+        let begun = Instant::now();
+        let json = source.read().await.map_err(|error| InvalidKeys::new("it cannot be read", Some(error)))?;
+        let fresh = Self::from_set(KeySet::parse_some(&json)?, source);
+        {
+            let mut reads = fresh.0.reads();
+            (reads.begun_at, reads.used_from) = (Some(begun), Some(begun));
+        }
+        Ok(fresh)
+    }
+
+    /// Begins with the keys of a set. The source is due.
+    pub(crate) fn from_set(set: KeySet, source: Arc<dyn KeySource>) -> Self {
+        let inner =
+            Inner { source, keys: Mutex::new(Arc::new([])), reads: Mutex::default(), complaint: Mutex::default() };
+        inner.take(set);
+        Self(Arc::new(inner))
+    }
+
+    /// Returns the keys if the one that a token names is among them, after another read if necessary.
+    pub(crate) async fn with(&self, id: Option<&str>) -> Option<Arc<[Key]>> {
+        if let Some(read) = self.due() {
+            ended(read).await;
+        }
+        let keys = self.0.keys();
+        if find(&keys, id).is_some() {
+            return Some(keys);
+        }
+        if let Some(read) = self.for_unknown_key() {
+            ended(read).await;
+        }
+        let keys = self.0.keys();
+        find(&keys, id).is_some().then_some(keys)
+    }
+
+    /// Reads the source again, whether it is due or not. A read that is running may have seen it as it was before.
+    pub(crate) async fn reload(&self) {
+        let running = self.0.reads().running();
+        if let Some(read) = running {
+            ended(read).await;
+        }
+        let read = self.running_or_new(&mut self.0.reads());
+        ended(read).await;
+    }
+
+    /// Returns the read for which a caller has to wait before it uses the keys, and begins it if nobody has.
+    ///
+    /// A key that was withdrawn must not be used after its time. So callers wait for the first read of keys whose time is
+    /// over. If it fails, the keys stay in use: until another one succeeds, only the caller who begins it waits for it.
+    fn due(&self) -> Option<Read> {
+        let has_changed = self.0.source.has_changed();
+        let mut reads = self.0.reads();
+        if has_changed {
+            return Some(self.running_or_new(&mut reads));
+        }
+        let max_age = self.0.source.max_age()?;
+        match reads.running() {
+            Some(running) => (reads.are_older_than(max_age) && !reads.is_retry).then_some(running),
+            None => {
+                let is_allowed = reads.begun_at.is_none_or(|at| at.elapsed() >= RETRY_EVERY);
+                let is_due = is_allowed && reads.are_older_than(max_age.saturating_sub(AHEAD));
+                is_due.then(|| self.begin(&mut reads))
+            }
+        }
+    }
+
+    /// Returns the read that may find a key that is not known; `None` if there was one a moment ago.
+    fn for_unknown_key(&self) -> Option<Read> {
+        let mut reads = self.0.reads();
+        if let Some(running) = reads.running() {
+            return Some(running);
+        }
+        if reads.unknown_at.is_some_and(|at| at.elapsed() < READ_FOR_UNKNOWN_KEYS_EVERY) {
+            return None;
+        }
+        reads.unknown_at = Some(Instant::now());
+        Some(self.begin(&mut reads))
+    }
+
+    fn running_or_new(&self, reads: &mut Reads) -> Read {
+        reads.running().unwrap_or_else(|| self.begin(reads))
+    }
+
+    fn begin(&self, reads: &mut Reads) -> Read {
+        let (ends, read) = watch::channel(());
+        let begun = Instant::now();
+        reads.is_retry =
+            self.0.source.max_age().is_some_and(|max_age| reads.have_failed(max_age.saturating_sub(AHEAD)));
+        reads.begun_at = Some(begun);
+        reads.last = Some(read.clone());
+        let inner = self.0.clone();
+        tokio::spawn(async move {
+            inner.read_again(begun).await;
+            drop(ends);
+        });
+        read
+    }
+}
+
+impl Inner {
+    fn keys(&self) -> Arc<[Key]> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Reads> {
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read_again(&self, begun: Instant) {
+        let json = match timeout(READ_FOR_AT_MOST, self.source.read()).await {
+            Ok(read) => read.map_err(|error| InvalidKeys::new("it cannot be read", Some(error))),
+            Err(elapsed) => Err(InvalidKeys::new("it cannot be read", Some(elapsed.into()))),
+        };
+        match json.and_then(|json| KeySet::parse(&json)) {
+            Ok(set) => {
+                match set.keys.len() {
+                    0 => tracing::warn!(source = ?self.source, "the key set no longer has any keys: no token is valid"),
+                    keys => tracing::info!(source = ?self.source, keys, "the key set was read again"),
+                }
+                self.take(set);
+                self.reads().used_from = Some(begun);
+            }
+            Err(error) => {
+                let error = chain(&error);
+                if self.is_news(&error) {
+                    tracing::error!(
+                        source = ?self.source,
+                        error,
+                        "the key set cannot be used: the previous keys stay in use"
+                    );
+                }
+            }
+        }
+    }
+
+    fn take(&self, set: KeySet) {
+        if self.is_news(&set.skipped) && !set.skipped.is_empty() {
+            tracing::warn!(source = ?self.source, keys = set.skipped, "keys of the set are malformed, and not used");
+        }
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = set.keys.into();
+    }
+
+    /// Returns whether something else was to be said about the source before.
+    fn is_news(&self, complaint: &str) -> bool {
+        let mut last = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *last != complaint;
+        if is_news {
+            complaint.clone_into(&mut last);
+        }
+        is_news
+    }
+}
+
+impl Reads {
+    fn running(&self) -> Option<Read> {
+        self.last.clone().filter(|read| read.has_changed().is_ok())
+    }
+
+    fn are_older_than(&self, age: Duration) -> bool {
+        self.used_from.is_none_or(|at| at.elapsed() >= age)
+    }
+
+    /// Returns whether the last read failed, and its keys were due: at least this old when it began.
+    fn have_failed(&self, due_age: Duration) -> bool {
+        let Some(begun_at) = self.begun_at else { return false };
+        self.used_from.is_none_or(|used_from| begun_at.saturating_duration_since(used_from) >= due_age)
+    }
+}
+
+async fn ended(mut read: Read) {
+    // An error says that the read has ended; nothing else is sent.
+    let _ = read.changed().await;
+}
