@@ -5,6 +5,7 @@
 //! asks for nothing, and a client that reads nothing, of a socket or of one HTTP/2 stream.
 
 mod deadlined;
+mod full;
 mod socket;
 pub mod tls;
 
@@ -37,20 +38,19 @@ use hyper_util::{
 use nameservice_http::Shutdown;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     time::{Instant, interval_at, sleep, timeout},
 };
 use tower::{Service as _, ServiceExt as _};
 
 pub(crate) use self::socket::tcp;
 pub use self::socket::{Listen, Listener};
-use self::{deadlined::Deadlined, tls::Tls};
+use self::{
+    deadlined::Deadlined,
+    full::{Period, Reserve, rejection},
+    tls::{Authority, Tls},
+};
 
-/// What a connection that exceeds the limit is answered.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
-    content-type: application/problem+json\r\ncontent-length: 186\r\n\r\n\
-    {\"type\":\"https://nameservice.dev/problems/unavailable\",\"title\":\"The service is temporarily unavailable\",\
-    \"status\":503,\"detail\":\"all connections are in use (--max-connections): try again\"}";
 /// How long to wait after a connection could not be accepted, since descriptors are used up.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The bytes of an answer that are given to an HTTP/2 stream in one piece. A shorter answer is given whole, and not watched.
@@ -61,8 +61,12 @@ const STREAM_BUFFER: usize = 64 * 1024;
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
+    /// The name of the listener, in the log and in metrics.
+    listener: &'static str,
     /// How many are open at most.
     max: u32,
+    /// How many more are open at most while all others are in use: each is answered once, by [`Reserve`].
+    reserved: u32,
     /// How long the headers of a request may take, from the begin of the connection or the end of the previous answer.
     /// Over HTTP/2, how long a connection may have no request.
     headers: Duration,
@@ -77,7 +81,9 @@ pub(crate) struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            listener: "service",
             max: 10_000,
+            reserved: 32,
             headers: Duration::from_secs(75),
             handshake: Duration::from_secs(10),
             write: Duration::from_secs(30),
@@ -93,6 +99,25 @@ impl Limits {
         self
     }
 
+    /// Sets how long the headers of a request may take.
+    #[cfg(test)]
+    pub(crate) const fn with_headers(mut self, headers: Duration) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Returns the limits of a listener for scrapes of metrics, which are few.
+    pub(crate) fn of_metrics() -> Self {
+        Self { listener: "metrics", max: 64, reserved: 0, headers: Duration::from_secs(30), ..Self::default() }
+    }
+
+    /// Returns the limits of connections that are reserved: short, so that one that asks for nothing keeps out few others.
+    fn of_reserve(self) -> Self {
+        let short = |limit: Duration| limit.min(Duration::from_secs(5));
+        let (headers, handshake, write) = (short(self.headers), short(self.handshake), short(self.write));
+        Self { headers, handshake, write, streams: 1, ..self }
+    }
+
     fn builder(&self) -> Builder<TokioExecutor> {
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.headers);
@@ -104,22 +129,33 @@ impl Limits {
 }
 
 /// Serves a router until the shutdown begins, and then waits for the answers that are being sent. With TLS, every
-/// connection is encrypted.
+/// connection is encrypted. Health is asked at its path, also while all connections are in use.
 pub(crate) async fn serve(
     listener: Listener,
     tls: Option<Arc<Tls>>,
     router: Router,
+    health: String,
     limits: Limits,
     shutdown: Shutdown,
 ) {
-    let slots = Arc::new(Semaphore::new(limits.max as usize));
-    let builder = Arc::new(limits.builder());
+    let (slots, reserved) =
+        (Arc::new(Semaphore::new(limits.max as usize)), Arc::new(Semaphore::new(limits.reserved as usize)));
+    let (builder, reserve_limits) = (Arc::new(limits.builder()), limits.of_reserve());
+    let (reserve_builder, reserve) =
+        (Arc::new(reserve_limits.builder()), Arc::new(Reserve::new(limits.listener, health)));
+    let mut period = Period::default();
+    // The series begins before its first connection: an increase is seen from there.
+    full::count(limits.listener, 0);
     // Converted once: otherwise the router is converted for every connection, which keeps the result.
     let mut routers = router.into_make_service();
     let mut stopping = pin!(shutdown.begun());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            () = period.quiet() => {
+                period.end(limits.listener);
+                continue;
+            }
             () = &mut stopping => break,
         };
         let socket = match accepted {
@@ -131,19 +167,32 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let Ok(slot) = slots.clone().try_acquire_owned() else {
-            // As much as fits the socket: a rejected client delays no one. A client of TLS could not read it.
-            if tls.is_none() {
-                let _ = socket.try_write(FULL);
+        let (slot, reserve) = match slots.clone().try_acquire_owned() {
+            Ok(slot) => (slot, None),
+            Err(_) => {
+                period.note(limits.listener, limits.max);
+                let Ok(slot) = reserved.clone().try_acquire_owned() else {
+                    full::count(limits.listener, 1);
+                    // As much as fits the socket: a rejected client delays no one. A client of TLS could not read it.
+                    if tls.is_none() {
+                        let _ = socket.try_write(&rejection());
+                    }
+                    continue;
+                };
+                (slot, Some(reserve.clone()))
             }
-            continue;
+        };
+        let (limits, builder) = match &reserve {
+            None => (limits, &builder),
+            Some(_) => (reserve_limits, &reserve_builder),
         };
         let router = match routers.call(()).await {
             Ok(router) => router,
             Err(never) => match never {},
         };
         let stream = Deadlined::new(socket, limits.write, slot);
-        let connection = Connection { router, builder: builder.clone(), limits, shutdown: shutdown.clone() };
+        let connection =
+            Connection { router, builder: builder.clone(), limits, shutdown: shutdown.clone(), reserve, client: None };
         match tls.clone() {
             None => tokio::spawn(connection.serve(stream)),
             Some(tls) => tokio::spawn(connection.serve_encrypted(stream, tls)),
@@ -152,6 +201,7 @@ pub(crate) async fn serve(
     drop(listener);
     // All of them: every connection has ended, WebSockets too.
     let _ = slots.acquire_many(limits.max).await;
+    let _ = reserved.acquire_many(limits.reserved).await;
 }
 
 /// What a connection is served with.
@@ -160,16 +210,22 @@ struct Connection {
     builder: Arc<Builder<TokioExecutor>>,
     limits: Limits,
     shutdown: Shutdown,
+    /// Answers its one request, if all other connections are in use.
+    reserve: Option<Arc<Reserve>>,
+    /// Who has signed the certificate of its client, if it may need one.
+    client: Option<(Arc<Tls>, Authority)>,
 }
 
 impl Connection {
     /// Serves a connection once its client has agreed on keys.
-    async fn serve_encrypted<S>(self, stream: S, tls: Arc<Tls>)
+    async fn serve_encrypted<S>(mut self, stream: S, tls: Arc<Tls>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let (acceptor, authority) = tls.acceptor();
+        self.client = authority.map(|authority| (tls, authority));
         let agreed = tokio::select! {
-            agreed = timeout(self.limits.handshake, tls.acceptor().accept(stream)) => agreed,
+            agreed = timeout(self.limits.handshake, acceptor.accept(stream)) => agreed,
             () = self.shutdown.begun() => return,
         };
         match agreed {
@@ -184,14 +240,19 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { router, builder, limits, shutdown } = self;
+        let Self { router, builder, limits, shutdown, reserve, client } = self;
         let (requests, has_asked) = (Requests::default(), Arc::new(AtomicBool::new(false)));
+        let (is_reserved, asked) = (reserve.is_some(), Notify::new());
         let service = service_fn(|request: Request<Incoming>| {
             has_asked.store(true, Ordering::Relaxed);
+            asked.notify_one();
             let running = (request.version() == Version::HTTP_2).then(|| requests.begin());
-            let answered = router.clone().oneshot(request.map(Body::new));
+            let (router, reserve, request) = (router.clone(), reserve.clone(), request.map(Body::new));
             async move {
-                let response = answered.await;
+                let response = match reserve {
+                    None => router.oneshot(request).await,
+                    Some(reserve) => reserve.answer(router, request).await,
+                };
                 match running {
                     Some(running) => response.map(|response| response.map(|body| running.watch(body))),
                     None => response,
@@ -201,6 +262,7 @@ impl Connection {
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut stopping = pin!(shutdown.begun());
         let mut is_stopping = false;
+        let mut withdrawn_at = None;
         // The version of HTTP is not known before the first bytes: until then no limit of HTTP/1 or HTTP/2 holds.
         let mut first = pin!(sleep(limits.headers));
         let mut is_first = true;
@@ -213,6 +275,11 @@ impl Connection {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
+                // The place is for the next one.
+                () = asked.notified(), if is_reserved && !is_stopping => {
+                    is_stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
                 () = &mut first, if is_first => {
                     is_first = false;
                     if !has_asked.load(Ordering::Relaxed) {
@@ -221,6 +288,15 @@ impl Connection {
                 }
                 _ = ticks.tick() => {
                     let idle = requests.idle();
+                    // Whoever needs a certificate needs one that would let it in now.
+                    if withdrawn_at.is_none() && client.as_ref().is_some_and(|(tls, by)| tls.authority() != Some(*by)) {
+                        withdrawn_at = Some(Instant::now());
+                        is_stopping = true;
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    if withdrawn_at.is_some_and(|at| at.elapsed() > limits.write) {
+                        break;
+                    }
                     // A client that does not close after GOAWAY is cut off.
                     if requests.longest_stall() > limits.write || idle > limits.headers + limits.write {
                         break;

@@ -1,7 +1,6 @@
 //! `GET /metrics`: the metrics of the service, as text for Prometheus. docs/metrics.md has the table.
 
 use std::{
-    io,
     sync::{LazyLock, Once},
     thread,
     time::Duration,
@@ -18,12 +17,16 @@ use axum::{
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nameservice_http::{
-    App,
+    App, Shutdown,
     extract::{Allowed, Read},
 };
 use tokio::net::TcpListener;
 
-use crate::{backups::Backups, upstream::Upstream};
+use crate::{
+    backups::Backups,
+    connections::{self, Limits},
+    upstream::Upstream,
+};
 
 /// From a read out of memory to a long poll.
 const SECONDS: [f64; 14] = [0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0];
@@ -62,6 +65,10 @@ fn describe() {
         "From a request to its answer, by operation; a stream's answer is its beginning"
     );
     describe_gauge!("nameservice_requests_in_flight", "Requests that are being answered");
+    describe_counter!(
+        "nameservice_connections_rejected_total",
+        "Connections that were rejected, since all others were in use"
+    );
     describe_gauge!("nameservice_feed_position", "The position of the last change in the feed");
     describe_gauge!("nameservice_feed_readers", "Streams and long polls that wait for changes");
     describe_counter!("nameservice_store_requests_total", "Attempts sent to DynamoDB, by operation and outcome");
@@ -165,9 +172,15 @@ pub(crate) fn guarded(sampled: Sampled) -> Router {
     router(sampled.clone()).layer(from_fn_with_state(sampled.app, guard))
 }
 
-/// Serves the metrics alone, at a listener of their own.
-pub(crate) async fn serve(listener: TcpListener, sampled: Sampled) -> io::Result<()> {
-    axum::serve(listener, router(sampled)).await
+/// Serves the metrics alone, at a listener of their own, whose connections have limits of their own. It begins to measure
+/// immediately.
+pub(crate) fn serve(listener: TcpListener, sampled: Sampled) -> impl Future<Output = ()> + Send + 'static {
+    serve_within(Limits::of_metrics(), listener, sampled)
+}
+
+fn serve_within(limits: Limits, listener: TcpListener, sampled: Sampled) -> impl Future<Output = ()> + Send + 'static {
+    // Nothing is reserved: there is no health here.
+    connections::serve(listener.into(), None, router(sampled), String::new(), limits, Shutdown::default())
 }
 
 async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Response {
@@ -185,7 +198,65 @@ async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Resp
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+
+    use nameservice_embedded::{Embedded, Options};
+    use nameservice_http::Auth;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpStream,
+        time::timeout,
+    };
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(120);
+
+    /// Asks once, and returns the answer; nothing if the connection was closed.
+    async fn asked(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        let mut answer = Vec::new();
+        if stream.write_all(request.as_bytes()).await.is_ok() {
+            // A rejected connection may be reset.
+            let _ = timeout(LONG, stream.read_to_end(&mut answer)).await.unwrap();
+        }
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[tokio::test]
+    async fn unfinished_requests_for_metrics_end_and_take_nothing_from_the_service() {
+        let names = Arc::new(Embedded::memory(Options::default()).unwrap());
+        let app = App::new(names.clone(), names, Auth::Open);
+        let listen = || crate::connections::tcp(([127, 0, 0, 1], 0).into()).unwrap();
+        let (listener, main) = (listen(), listen());
+        let (metrics, address) = (listener.local_addr().unwrap(), main.local_addr().unwrap());
+        let sampled = Sampled::new(app.clone(), None, None);
+        let limits = Limits::of_metrics().with_max(4).with_headers(Duration::from_millis(500));
+        tokio::spawn(serve_within(limits, listener, sampled));
+        let service = crate::serve::start(main, app, None).unwrap();
+
+        let mut unfinished = Vec::new();
+        for _ in 0..12 {
+            let mut stream = TcpStream::connect(metrics).await.unwrap();
+            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nhost:").await;
+            unfinished.push(stream);
+        }
+        assert!(asked(address, "/v1/health").await.starts_with("HTTP/1.1 200"));
+        for mut stream in unfinished {
+            let _ = timeout(LONG, stream.read_to_end(&mut Vec::new())).await.unwrap();
+        }
+        let scraped = async { while !asked(metrics, "/metrics").await.starts_with("HTTP/1.1 200") {} };
+        timeout(LONG, scraped).await.unwrap();
+        let text = asked(address, "/metrics").await;
+        for series in [
+            r#"nameservice_connections_rejected_total{listener="metrics"} "#,
+            r#"nameservice_connections_rejected_total{listener="service"} "#,
+        ] {
+            assert!(text.contains(series), "{text}");
+        }
+        service.stop().await;
+    }
 
     /// Returns the words of a text that name metrics.
     fn names(text: &str) -> BTreeSet<&str> {
@@ -211,6 +282,7 @@ mod tests {
             include_str!("../../shared/embedded/src/writer.rs"),
             include_str!("../../shared/projector/src/projector.rs"),
             include_str!("../../functions/stream_consumer/src/lib.rs"),
+            include_str!("connections/full.rs"),
             include_str!("upstream.rs"),
             include_str!("backups.rs"),
         ];

@@ -117,13 +117,13 @@ struct Settings {
 
 impl Settings {
     /// Returns the settings that the command line names.
-    fn of(args: &ServeArgs, cors: Option<CorsLayer>, tls: Option<Tls>, sign_in: Option<SignIn>) -> Self {
+    fn of(args: &ServeArgs, cors: Option<CorsLayer>, tls: Option<Arc<Tls>>, sign_in: Option<SignIn>) -> Self {
         Self {
             cors,
             origins: args.cors_origin.clone(),
             limits: connections::Limits::default().with_max(args.max_connections),
             base_path: args.base_path.clone(),
-            tls: tls.map(Arc::new),
+            tls,
             unmeasured: args.no_metrics,
             traced: args.is_traced(),
             sign_in,
@@ -180,7 +180,8 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
     if let Some(base_path) = base_path {
         router = below(base_path, router);
     }
-    let server = tokio::spawn(connections::serve(listener, tls, router, limits, shutdown.clone()));
+    let health = format!("{}/v1/health", base.as_ref().map_or("", BasePath::as_str));
+    let server = tokio::spawn(connections::serve(listener, tls, router, health, limits, shutdown.clone()));
     Ok(Service { listen, is_tls, base, shutdown, server })
 }
 
@@ -246,7 +247,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let origins = (!args.cors_origin.is_empty()).then(|| cors(&args.cors_origin));
     let cors = origins.transpose().map_err(|error| Failure::Usage(error.to_string()))?;
     let sign_in = args.sign_in.at(args.issuer.as_deref())?;
-    let tls = args.tls.open().map_err(ServeError::Tls)?;
+    let tls = args.tls.open().map_err(ServeError::Tls)?.map(Arc::new);
     let stop = signal()?;
     // Nothing is created for a service that cannot listen.
     let listener = Listener::bind(&args.listen).map_err(|source| not_listening(args.listen.clone(), source))?;
@@ -294,7 +295,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         }
     };
     let beside = Beside::start(&args, &opened).await?;
-    reload_on_hangup(&auth)?;
+    reload_on_hangup(&auth, tls.as_ref())?;
     #[cfg(not(feature = "migration"))]
     let app = opened.app(auth);
     #[cfg(feature = "migration")]
@@ -367,21 +368,25 @@ async fn auth(args: &ServeArgs) -> Result<Auth, ServeError> {
     }
 }
 
-/// Reads the keys of callers' tokens again on SIGHUP. A supervisor reloads a service without keys, too, which continues; otherwise one
-/// without keys ends with its terminal.
+/// Reads the keys of callers' tokens and the files of TLS again on SIGHUP. A supervisor reloads a service without them, too, which
+/// continues; otherwise one without them ends with its terminal.
 #[cfg_attr(not(unix), expect(unused_variables, clippy::unnecessary_wraps))]
-fn reload_on_hangup(auth: &Auth) -> Result<(), ServeError> {
+fn reload_on_hangup(auth: &Auth, tls: Option<&Arc<Tls>>) -> Result<(), ServeError> {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
         let verifier = match auth {
             Auth::Verified(verifier) => Some(verifier.clone()),
-            _ if Supervisor::is_there() => None,
+            _ if tls.is_some() || Supervisor::is_there() => None,
             _ => return Ok(()),
         };
+        let tls = tls.cloned();
         let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
+                if let Some(tls) = &tls {
+                    tls.reload();
+                }
                 if let Some(verifier) = &verifier {
                     verifier.reload().await;
                 }

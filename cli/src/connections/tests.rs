@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    fs,
     net::SocketAddr,
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -29,6 +30,15 @@ impl Drop for Counted {
 fn router() -> (Router, Arc<AtomicUsize>) {
     let bodies = Arc::new(AtomicUsize::new(0));
     let counted = bodies.clone();
+    let dripping = bodies.clone();
+    let drip = async move || {
+        dripping.fetch_add(1, Ordering::SeqCst);
+        let body = stream::unfold(Counted(dripping.clone()), async |counted| {
+            sleep(Duration::from_millis(1000)).await;
+            Some((Ok::<_, Infallible>("."), counted))
+        });
+        Response::new(Body::from_stream(body))
+    };
     let endless = async move || {
         counted.fetch_add(1, Ordering::SeqCst);
         let body = stream::unfold(Counted(counted.clone()), async |counted| {
@@ -37,9 +47,11 @@ fn router() -> (Router, Arc<AtomicUsize>) {
         Response::new(Body::from_stream(body))
     };
     let router = Router::new()
-        .route("/", get(async || StatusCode::OK))
+        .route("/", get(async || StatusCode::OK).post(async || StatusCode::OK))
+        .route("/v1/health", get(async || "healthy"))
         .route("/endless", get(endless))
         .route("/large", get(async || vec![0_u8; 1024 * 1024]))
+        .route("/slow-stream", get(drip))
         .route("/socket", get(upgrade))
         .route("/late", get(async || sleep(Duration::from_millis(800)).await))
         .route("/slow", get(async || Response::new(Body::from_stream(stream::unfold(0, slowly)))));
@@ -50,7 +62,8 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> (SocketAddr, Arc<Atomic
     let (router, bodies) = router();
     let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener.into(), tls, router, limits, Shutdown::default()));
+    let health = "/v1/health".to_owned();
+    tokio::spawn(serve(listener.into(), tls, router, health, limits, Shutdown::default()));
     (address, bodies)
 }
 
@@ -60,7 +73,8 @@ fn pipe(limits: Limits, tls: Option<Arc<Tls>>) -> (DuplexStream, Arc<AtomicUsize
     let (client, served) = duplex(SEND_BUFFER as usize);
     let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let stream = Deadlined::new(served, limits.write, slot);
-    let connection = Connection { router, builder: Arc::new(limits.builder()), limits, shutdown: Shutdown::default() };
+    let (builder, shutdown) = (Arc::new(limits.builder()), Shutdown::default());
+    let connection = Connection { router, builder, limits, shutdown, reserve: None, client: None };
     match tls {
         None => tokio::spawn(connection.serve(stream)),
         Some(tls) => tokio::spawn(connection.serve_encrypted(stream, tls)),
@@ -77,6 +91,26 @@ async fn upgrade(request: Request<Body>) -> Response {
     });
     let upgrade = [("connection", "upgrade"), ("upgrade", "test")];
     axum::response::IntoResponse::into_response((StatusCode::SWITCHING_PROTOCOLS, upgrade))
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+pub(super) struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut *self.0.lock().unwrap(), bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Logged {
+    pub(super) fn count(&self, text: &str) -> usize {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap().matches(text).count()
+    }
 }
 
 /// Gives a byte now and then.
@@ -209,7 +243,7 @@ async fn headers_that_do_not_arrive_end_the_connection() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_are_answered_and_closed_and_places_become_free() {
+async fn more_connections_than_allowed_are_rejected_but_for_health_and_places_become_free() {
     for (request, begin, end) in [
         (&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], "HTTP/1.1 200", "\r\n\r\n"),
         // A socket is passed on after its answer.
@@ -223,15 +257,28 @@ async fn more_connections_than_allowed_are_answered_and_closed_and_places_become
             assert_ne!(first.read_buf(&mut answer).await.unwrap(), 0, "{answer:?}");
         }
         assert!(answer.starts_with(begin.as_bytes()), "{answer:?}");
-        let mut second = TcpStream::connect(address).await.unwrap();
-        let mut answer = String::new();
-        timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        assert!(
-            head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())),
-            "{answer}"
-        );
-        assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
+        for (asked, status) in [
+            ("GET /", "503"),
+            ("POST /", "503"),
+            ("POST /v1/health", "503"),
+            ("GET /v1/healthy", "503"),
+            ("GET /v1/health?deep=true", "200"),
+        ] {
+            let mut second = TcpStream::connect(address).await.unwrap();
+            let request = format!("{asked} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+            second.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{asked}: {answer}");
+            assert!(head.contains(&format!("content-length: {}", body.len())), "{answer}");
+            assert!(head.contains("connection: close"), "{answer}");
+            if status == "503" {
+                assert!(head.contains("retry-after: 1"), "{answer}");
+                let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+                assert!(problem["detail"].as_str().unwrap().contains("nothing was written"), "{body}");
+            }
+        }
         drop(first);
         let mut part = [0; 12];
         let again = async {
@@ -311,4 +358,164 @@ async fn a_client_that_agrees_on_no_keys_is_cut_off() {
         assert_eq!(&part, b"HTTP/1.1 200");
     };
     timeout(LONG, again).await.unwrap();
+}
+
+/// Connects until the service has as many connections as it may have, which ask for nothing.
+async fn silent(address: SocketAddr, count: u32) -> Vec<TcpStream> {
+    let mut silent = Vec::new();
+    for _ in 0..count {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    silent
+}
+
+#[tokio::test]
+async fn clients_beyond_the_reserve_are_answered_as_well_and_a_silent_one_leaves_it() {
+    let limits = Limits { reserved: 2, ..Limits::default() }.with_max(2);
+    let (address, _) = start(limits, None).await;
+    let mut held = silent(address, 4).await;
+    let mut beyond = TcpStream::connect(address).await.unwrap();
+    let mut answer = String::new();
+    timeout(LONG, beyond.read_to_string(&mut answer)).await.unwrap().unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())), "{answer}");
+    assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
+    // The reserve has short limits: the first two wait for longer.
+    for reserved in held.drain(2..) {
+        let mut reserved = reserved;
+        let _ = timeout(LONG, reserved.read_to_end(&mut Vec::new())).await.unwrap();
+    }
+    let healthy = async {
+        loop {
+            let mut next = TcpStream::connect(address).await.unwrap();
+            let mut answer = String::new();
+            if next.write_all(b"GET /v1/health HTTP/1.1\r\nhost: a\r\n\r\n").await.is_ok()
+                && next.read_to_string(&mut answer).await.is_ok()
+                && answer.ends_with("healthy")
+            {
+                break;
+            }
+        }
+    };
+    timeout(LONG, healthy).await.unwrap();
+    assert_eq!(held.len(), 2);
+}
+
+/// Asks once over an encrypted connection, and returns everything that it is answered.
+async fn asked(address: SocketAddr, roots: &Arc<rustls::RootCertStore>, request: &str) -> String {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let mut stream = encrypted(stream, roots, b"http/1.1").await.unwrap();
+    stream.write_all(format!("{request} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let _ = timeout(LONG, stream.read_to_string(&mut answer)).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn over_tls_a_client_beyond_the_limit_is_rejected_with_nothing_written_and_health_is_answered() {
+    let (tls, roots) = keys();
+    // Nobody is late on a busy machine.
+    let limits = Limits { handshake: LONG, headers: LONG, ..Limits::default() }.with_max(1);
+    let (address, _) = start(limits, Some(tls)).await;
+    let _held = encrypted(TcpStream::connect(address).await.unwrap(), &roots, b"http/1.1").await.unwrap();
+    let rejected = asked(address, &roots, "POST /").await;
+    assert!(rejected.starts_with("HTTP/1.1 503") && rejected.contains("nothing was written"), "{rejected}");
+    assert!(rejected.contains("retry-after: 1"), "{rejected}");
+    let healthy = asked(address, &roots, "GET /v1/health").await;
+    assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("healthy"), "{healthy}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reserved_connection_over_http2_answers_one_request() {
+    const GOAWAY: u8 = 7;
+    for (path, is_health) in [("/", false), ("/v1/health", true)] {
+        let (router, _) = router();
+        let (mut client, served) = duplex(SEND_BUFFER as usize);
+        let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let limits = Limits::default().of_reserve();
+        let (builder, shutdown) = (Arc::new(limits.builder()), Shutdown::default());
+        let reserve = Some(Arc::new(Reserve::new("test", "/v1/health".to_owned())));
+        let connection = Connection { router, builder, limits, shutdown, reserve, client: None };
+        tokio::spawn(connection.serve(Deadlined::new(served, limits.write, slot)));
+        ask_without_room(&mut client, path).await;
+        let mut answer = Vec::new();
+        // Its client does not close it, and answers no pings.
+        let _ = timeout(LONG, client.read_to_end(&mut answer)).await.unwrap();
+        let body: &[u8] = if is_health { b"healthy" } else { b"nothing was written" };
+        assert!(answer.windows(body.len()).any(|part| part == body), "{path}: {answer:?}");
+        assert!(answer.windows(4).any(|head| head == [0, 0, 8, GOAWAY]), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_begin_and_the_end_of_a_time_without_places_are_logged_and_not_each_connection() {
+    let logged = Logged::default();
+    let writer = logged.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut period = Period::default();
+    for round in 1..=2 {
+        for _ in 0..100 {
+            period.note("service", 1);
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(logged.count("all connections are in use"), round);
+        assert_eq!(logged.count("connections for everyone"), round - 1);
+        timeout(LONG, period.quiet()).await.unwrap();
+        period.end("service");
+        assert_eq!(logged.count("connections for everyone"), round);
+        assert_eq!(logged.count("beyond_the_limit=100"), round);
+        assert!(timeout(LONG, period.quiet()).await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_end_soon_after_their_authority_was_withdrawn() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = || {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        (rcgen::Issuer::new(params, key), pem)
+    };
+    let (issuer, pem) = authority();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let [cert, key, client_ca] = ["cert", "key", "ca"].map(|name| directory.path().join(name));
+    fs::write(&cert, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::write(&client_ca, &pem).unwrap();
+    let files = tls::TlsArgs { tls_cert: Some(cert), tls_key: Some(key), client_ca: Some(client_ca.clone()) };
+    let tls = Arc::new(files.open().unwrap().unwrap());
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client_key = rcgen::KeyPair::generate().unwrap();
+    let client = rcgen::CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    let client = client.signed_by(&client_key, &issuer).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(client_key.serialize_der()).unwrap();
+    let config = config.unwrap().with_root_certificates(roots).with_client_auth_cert(vec![client.der().clone()], key);
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config.unwrap()));
+    // No other limit ends them before the test does.
+    let limits = Limits { headers: 100 * LONG, ..Limits::default() };
+    let connect = async || {
+        let (stream, bodies) = pipe(limits, Some(tls.clone()));
+        (connector.connect("localhost".try_into().unwrap(), stream).await.unwrap(), bodies)
+    };
+    let ((mut idle, _), (mut endless, bodies)) = (connect().await, connect().await);
+    for (stream, path) in [(&mut idle, "/"), (&mut endless, "/slow-stream")] {
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
+        let mut part = [0; 12];
+        stream.read_exact(&mut part).await.unwrap();
+        assert_eq!(&part, b"HTTP/1.1 200");
+    }
+    // While the authority stays, so do they; the content counts, and not the file.
+    fs::write(&client_ca, &pem).unwrap();
+    assert!(timeout(LONG, idle.read_to_end(&mut Vec::new())).await.is_err());
+    assert_eq!(bodies.load(Ordering::SeqCst), 1);
+    fs::write(&client_ca, authority().1).unwrap();
+    let _ = timeout(LONG, idle.read_to_end(&mut Vec::new())).await.unwrap();
+    let _ = timeout(LONG, endless.read_to_end(&mut Vec::new())).await.unwrap();
+    until(|| bodies.load(Ordering::SeqCst) == 0).await;
 }

@@ -1,17 +1,18 @@
 //! TLS of the service: certificate, key and the authority of clients' certificates, read again when their files change.
 
 use std::{
-    fs, io,
+    fs::File,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use clap::Args;
 use nameservice_model::{BoxError, chain};
+use ring::digest::{Context, SHA256};
 use rustls::{
-    RootCertStore, ServerConfig,
-    crypto::ring,
+    RootCertStore, ServerConfig, crypto,
     pki_types::{
         CertificateDer, PrivateKeyDer,
         pem::{self, PemObject as _},
@@ -23,6 +24,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// How often the files are checked for changes, at most.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// A certificate with those above it, a key, or some authorities.
+const MAX_BYTES: u64 = 1024 * 1024;
 /// HTTP/2 before HTTP/1.1, as a client may choose.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -99,51 +102,103 @@ pub(crate) struct Tls {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
-    /// What the files were when they were last read, whether they could be used or not.
-    read: Vec<Option<Stamp>>,
+    /// The content of the files that are in use. Files that could not be read, or not be used, are not remembered: they are
+    /// read again until they can be.
+    used: Contents,
     checked_at: Instant,
+    /// The last error, which is logged once.
+    error: Option<String>,
 }
 
-/// What changes with a file: when it was modified, its size, and which file it is.
-type Stamp = (SystemTime, u64, u64);
+/// The hashes of what the files contain. What counts is their content: their times may stay the same when they change, and
+/// change when they stay the same; a file that cannot be read can be, once its mode is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Contents {
+    all: Hash,
+    authority: Option<Authority>,
+}
+
+type Hash = [u8; 32];
+
+/// Which authorities sign the certificates of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Authority(Hash);
+
+/// The files, as they were read.
+struct Files {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
 
 impl TlsArgs {
     /// Reads the files, if they are named.
     pub(crate) fn open(&self) -> Result<Option<Tls>, TlsError> {
-        let Self { tls_cert: Some(cert), tls_key: Some(key), client_ca } = self else { return Ok(None) };
-        // Before their content, so that a change in between is noticed.
-        let read = stamps(cert, key, client_ca.as_deref());
-        let config = config(cert, key, client_ca.as_deref())?;
-        let current = Mutex::new(Current { config, read, checked_at: Instant::now() });
-        Ok(Some(Tls { cert: cert.clone(), key: key.clone(), client_ca: client_ca.clone(), current }))
+        let Self { tls_cert: Some(cert), tls_key: Some(key), client_ca } = self.clone() else { return Ok(None) };
+        let files = Files::read(&cert, &key, client_ca.as_deref())?;
+        let config = files.config(&cert, &key, client_ca.as_deref())?;
+        let current = Current { config, used: files.contents(), checked_at: Instant::now(), error: None };
+        Ok(Some(Tls { cert, key, client_ca, current: Mutex::new(current) }))
     }
 }
 
 impl Tls {
-    /// Returns what accepts a connection, with the files as they are now. If they cannot be used, that is logged, and the
-    /// previous ones stay in use.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
+    /// Returns what accepts a connection, with the files as they are now, and who signs the certificates of its clients, if
+    /// they need one. If the files cannot be used, that is logged, and the previous ones stay in use.
+    pub(super) fn acceptor(&self) -> (TlsAcceptor, Option<Authority>) {
+        let current = self.checked();
+        (current.config.clone().into(), current.used.authority)
+    }
+
+    /// Returns who signs the certificates of clients now.
+    pub(super) fn authority(&self) -> Option<Authority> {
+        self.checked().used.authority
+    }
+
+    /// Reads the files again. An error is logged, even if it is the same as before.
+    pub(crate) fn reload(&self) {
+        let mut current = self.current();
+        current.error = None;
+        self.check(&mut current);
+    }
+
+    fn checked(&self) -> MutexGuard<'_, Current> {
         let mut current = self.current();
         if current.checked_at.elapsed() >= CHECK_EVERY {
-            current.checked_at = Instant::now();
-            let read = stamps(&self.cert, &self.key, self.client_ca.as_deref());
-            if read != current.read {
-                current.read = read;
-                match config(&self.cert, &self.key, self.client_ca.as_deref()) {
-                    Ok(config) => {
-                        tracing::info!(certificate = %self.cert.display(), "the files of TLS were read again");
-                        current.config = config;
-                    }
-                    Err(error) => {
-                        tracing::error!(
-                            error = chain(&error),
-                            "the files of TLS cannot be used: the previous ones stay in use"
-                        );
-                    }
+            self.check(&mut current);
+        }
+        current
+    }
+
+    fn check(&self, current: &mut Current) {
+        current.checked_at = Instant::now();
+        match self.read_other(current.used) {
+            Ok(other) => {
+                if let Some((config, contents)) = other {
+                    tracing::info!(certificate = %self.cert.display(), "the files of TLS were read again");
+                    (current.config, current.used) = (config, contents);
+                }
+                current.error = None;
+            }
+            Err(error) => {
+                let error = chain(&error);
+                if current.error.as_ref() != Some(&error) {
+                    tracing::error!(error, "the files of TLS cannot be used: the previous ones stay in use");
+                    current.error = Some(error);
                 }
             }
         }
-        current.config.clone().into()
+    }
+
+    /// Reads the files; `None` if they are the ones in use.
+    fn read_other(&self, used: Contents) -> Result<Option<(Arc<ServerConfig>, Contents)>, TlsError> {
+        let (cert, key, client_ca) = (&self.cert, &self.key, self.client_ca.as_deref());
+        let files = Files::read(cert, key, client_ca)?;
+        let contents = files.contents();
+        if contents == used {
+            return Ok(None);
+        }
+        Ok(Some((files.config(cert, key, client_ca)?, contents)))
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -151,49 +206,69 @@ impl Tls {
     }
 }
 
-fn stamps(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<Option<Stamp>> {
-    let stamp = |path: &Path| {
-        let metadata = fs::metadata(path).ok()?;
-        #[cfg(unix)]
-        let id = std::os::unix::fs::MetadataExt::ino(&metadata);
-        #[cfg(not(unix))]
-        let id = 0;
-        Some((metadata.modified().ok()?, metadata.len(), id))
-    };
-    [Some(cert), Some(key), client_ca].into_iter().flatten().map(stamp).collect()
+impl Files {
+    fn read(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
+        Ok(Self { cert: read(cert)?, key: read(key)?, client_ca: client_ca.map(read).transpose()? })
+    }
+
+    fn contents(&self) -> Contents {
+        let authority = self.client_ca.as_ref().map(|authorities| Authority(hash([authorities])));
+        Contents { all: hash([&self.cert, &self.key].into_iter().chain(&self.client_ca)), authority }
+    }
+
+    fn config(&self, cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, TlsError> {
+        let provider = Arc::new(crypto::ring::default_provider());
+        let pair = |source| TlsError::Pair { cert: cert.to_owned(), key: key.to_owned(), source };
+        let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
+        let builder = builder.map_err(pair)?;
+        let builder = match client_ca.zip(self.client_ca.as_ref()) {
+            None => builder.with_no_client_auth(),
+            Some((path, pem)) => {
+                let unusable = |source| TlsError::Authority { path: path.to_owned(), source };
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(path, pem)? {
+                    roots.add(authority).map_err(|error| unusable(error.into()))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| unusable(error.into()))?)
+            }
+        };
+        let certificates = certificates(cert, &self.cert)?;
+        let private = PrivateKeyDer::from_pem_slice(&self.key);
+        let private = private.map_err(|source| TlsError::Pem { path: key.to_owned(), what: "private key", source })?;
+        let mut config = builder.with_single_cert(certificates, private).map_err(pair)?;
+        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        Ok(Arc::new(config))
+    }
 }
 
-fn config(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, TlsError> {
-    let provider = Arc::new(ring::default_provider());
-    let pair = |source| TlsError::Pair { cert: cert.to_owned(), key: key.to_owned(), source };
-    let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
-    let builder = builder.map_err(pair)?;
-    let builder = match client_ca {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let unusable = |source| TlsError::Authority { path: path.to_owned(), source };
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(path)? {
-                roots.add(authority).map_err(|error| unusable(error.into()))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-            builder.with_client_cert_verifier(verifier.map_err(|error| unusable(error.into()))?)
-        }
-    };
-    let certificates = certificates(cert)?;
-    let private = PrivateKeyDer::from_pem_slice(&read(key)?);
-    let private = private.map_err(|source| TlsError::Pem { path: key.to_owned(), what: "private key", source })?;
-    let mut config = builder.with_single_cert(certificates, private).map_err(pair)?;
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-    Ok(Arc::new(config))
+fn hash<'a>(contents: impl IntoIterator<Item = &'a Vec<u8>>) -> Hash {
+    let mut context = Context::new(&SHA256);
+    for content in contents {
+        // So that what moves from one file into the next is a change.
+        context.update(&(content.len() as u64).to_be_bytes());
+        context.update(content);
+    }
+    let mut hash = Hash::default();
+    hash.copy_from_slice(context.finish().as_ref());
+    hash
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::Read { path: path.to_owned(), source })
+    let mut content = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut content));
+    let read = read.and_then(|bytes| match bytes as u64 > MAX_BYTES {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is larger than a mebibyte")),
+        false => Ok(content),
+    });
+    read.map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn certificates(path: &Path, content: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |source| TlsError::Pem { path: path.to_owned(), what: "certificate", source };
-    let found = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    let found = CertificateDer::pem_slice_iter(content).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     if found.is_empty() { Err(wrong(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -75,7 +75,7 @@ pub struct ServeArgs {
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,
-    /// The maximum number of open connections; further ones are answered with 503 and closed
+    /// The maximum number of open connections; on further ones health is answered, and everything else is rejected with 503
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Require this bearer token, which may do everything: for development

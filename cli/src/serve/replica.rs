@@ -48,7 +48,7 @@ pub(super) async fn run(
         }
     };
     let names = Arc::new(replica.names().clone());
-    reload_on_hangup(&auth)?;
+    reload_on_hangup(&auth, settings.tls.as_ref())?;
     let app = with_archive(App::new(names.clone(), Arc::new(replica.clone()), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
     let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None);
