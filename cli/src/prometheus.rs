@@ -109,7 +109,10 @@ fn describe() {
         "Writing a group of commands to the embedded log, with its sync"
     );
     describe_histogram!("nameservice_log_commit_commands", "Commands in a group of the embedded log");
-    describe_counter!("nameservice_log_commit_failures_total", "Groups that the embedded log did not take");
+    describe_counter!(
+        "nameservice_log_commit_failures_total",
+        "Writes and deep checks of health that were rejected, since the embedded log could not be written"
+    );
     describe_counter!(
         "nameservice_log_maintenance_failures_total",
         "Attempts to move or remove old changes of the embedded log that failed"

@@ -282,8 +282,10 @@ impl Run {
             Condition::Full(reason) | Condition::Ended(reason) => Some(reason),
         };
         if let Some(reason) = reason {
-            let jobs = self.held.all().into_iter().chain(self.queue.take(MAX_GROUP));
-            jobs.for_each(|job| job.answer(Err(unavailable(&reason))));
+            let mut jobs = self.held.all();
+            jobs.extend(self.queue.take(MAX_GROUP));
+            count_rejected(jobs.len());
+            jobs.into_iter().for_each(|job| job.answer(Err(unavailable(&reason))));
             return;
         }
         let (mut group, begun) = (Group::default(), Instant::now());
@@ -374,7 +376,7 @@ impl Run {
                 self.checkpoint_if_due();
             }
             Err(error) => {
-                counter!("nameservice_log_commit_failures_total").increment(1);
+                count_rejected(pending.len());
                 tracing::error!(error = nameservice_model::chain(&error), "a group of commands was not committed");
                 self.note_failure(&error);
                 self.reject(pending, &error, matches!(error, CommitError::Unknown(_)));
@@ -491,6 +493,12 @@ impl Run {
             }
         }
     }
+}
+
+/// Counts commands that were not written, before they are answered: each of them, since an alert follows how many there are for as long
+/// as the log cannot be written.
+fn count_rejected(commands: usize) {
+    counter!("nameservice_log_commit_failures_total").increment(commands as u64);
 }
 
 fn unavailable(reason: &str) -> Error {
