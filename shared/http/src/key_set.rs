@@ -89,6 +89,9 @@ fn none() -> InvalidKeys {
 /// Returns the key of an entry; `None` if it is one that this service does not use.
 fn key(entry: &Value) -> Result<Option<Key>, BoxError> {
     let jwk = Jwk::deserialize(entry)?;
+    if matches!(jwk.algorithm, AlgorithmParameters::Other(_)) {
+        return Err("its type or curve is unknown, or a member is missing or malformed".into());
+    }
     let Some(algorithm) = algorithm(&jwk) else { return Ok(None) };
     let key = DecodingKey::from_jwk(&jwk)?;
     Ok(Some(Key { id: jwk.common.key_id, algorithm, key }))
