@@ -233,7 +233,7 @@ fn readers_who_wait_for_changes_do_not_keep_the_service_from_stopping() {
     let polling = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let client = client::remote(&url, None).unwrap();
+            let client = client::remote(&url, &client::Credentials::default()).unwrap();
             client.send::<Value>(&Request::get("changes").query("wait", Some(20))).await.map(drop)
         })
     });
@@ -252,7 +252,7 @@ async fn push_until_it_is_gone(url: &str, first: i64, acknowledged: Arc<AtomicUs
     let writers = (0..4).map(|writer| {
         let (url, acknowledged) = (url.to_owned(), acknowledged.clone());
         tokio::spawn(async move {
-            let client = client::remote(&url, None).unwrap();
+            let client = client::remote(&url, &client::Credentials::default()).unwrap();
             let name = format!("db{writer}");
             let address = Address::parse(&name).unwrap();
             let mut done = Vec::new();
