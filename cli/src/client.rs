@@ -1,6 +1,6 @@
 //! The service over the network or in this process: the same requests either way.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use axum::Router;
@@ -12,7 +12,7 @@ pub use nameservice_client::{Client, Events, Request, RequestError};
 use nameservice_model::Error as StoreError;
 use tower::ServiceExt as _;
 
-use crate::{failure::Failure, options::KeyArgs, values::Pem};
+use crate::{failure::Failure, options::KeyArgs};
 
 /// The time limit of a request in this process, which cannot be lost: a command takes as long as it takes.
 const IN_PROCESS: Duration = Duration::from_secs(24 * 3600);
@@ -32,12 +32,21 @@ impl Transport for InProcess {
 }
 
 /// How a command authenticates itself at services.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Credentials {
     /// The bearer token.
     pub token: Option<String>,
-    /// The certificate, with its private key.
-    pub certificate: Option<Pem>,
+    /// The certificate, with its private key, in PEM.
+    pub certificate: Option<Vec<u8>>,
+}
+
+/// Shows no secrets.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Credentials");
+        shown.field("has_token", &self.token.is_some()).field("has_certificate", &self.certificate.is_some());
+        shown.finish()
+    }
 }
 
 impl Credentials {
@@ -50,7 +59,7 @@ impl Credentials {
     /// Returns the certificate for a connection to this URL. Only those over https have any.
     pub fn certificate_for(&self, url: &str) -> Option<&[u8]> {
         let is_https = url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
-        self.certificate.as_ref().map(Pem::as_bytes).filter(|pem| is_https && !pem.is_empty())
+        self.certificate.as_deref().filter(|_| is_https)
     }
 
     /// Returns the builder of a client of the service at this URL.

@@ -4,6 +4,7 @@
 //! here: the number of connections, one whose first request never comes, an HTTP/2 connection whose client answers pings and
 //! asks for nothing, and a client that reads nothing, of a socket or of one HTTP/2 stream.
 
+mod authorized;
 mod deadlined;
 mod full;
 mod socket;
@@ -46,6 +47,7 @@ use tower::{Service as _, ServiceExt as _};
 pub(crate) use self::socket::tcp;
 pub use self::socket::{Listen, Listener};
 use self::{
+    authorized::Authorized,
     deadlined::Deadlined,
     full::{Period, Reserve, rejection},
     tls::{Authority, Tls},
@@ -67,6 +69,8 @@ pub(crate) struct Limits {
     max: u32,
     /// How many more are open at most while all others are in use: each is answered once, by [`Reserve`].
     reserved: u32,
+    /// Each limit of such a connection is this at most, so that one that asks for nothing keeps out few others.
+    reserved_for: Duration,
     /// How long the headers of a request may take, from the begin of the connection or the end of the previous answer.
     /// Over HTTP/2, how long a connection may have no request.
     headers: Duration,
@@ -84,6 +88,7 @@ impl Default for Limits {
             listener: "service",
             max: 10_000,
             reserved: 32,
+            reserved_for: Duration::from_secs(5),
             headers: Duration::from_secs(75),
             handshake: Duration::from_secs(10),
             write: Duration::from_secs(30),
@@ -111,9 +116,9 @@ impl Limits {
         Self { listener: "metrics", max: 64, reserved: 0, headers: Duration::from_secs(30), ..Self::default() }
     }
 
-    /// Returns the limits of connections that are reserved: short, so that one that asks for nothing keeps out few others.
+    /// Returns the limits of connections that are reserved.
     fn of_reserve(self) -> Self {
-        let short = |limit: Duration| limit.min(Duration::from_secs(5));
+        let short = |limit: Duration| limit.min(self.reserved_for);
         let (headers, handshake, write) = (short(self.headers), short(self.handshake), short(self.write));
         Self { headers, handshake, write, streams: 1, ..self }
     }
@@ -129,12 +134,12 @@ impl Limits {
 }
 
 /// Serves a router until the shutdown begins, and then waits for the answers that are being sent. With TLS, every
-/// connection is encrypted. Health is asked at its path, also while all connections are in use.
+/// connection is encrypted. Below this base path health is answered, also while all connections are in use.
 pub(crate) async fn serve(
     listener: Listener,
     tls: Option<Arc<Tls>>,
     router: Router,
-    health: String,
+    base: String,
     limits: Limits,
     shutdown: Shutdown,
 ) {
@@ -142,7 +147,7 @@ pub(crate) async fn serve(
         (Arc::new(Semaphore::new(limits.max as usize)), Arc::new(Semaphore::new(limits.reserved as usize)));
     let (builder, reserve_limits) = (Arc::new(limits.builder()), limits.of_reserve());
     let (reserve_builder, reserve) =
-        (Arc::new(reserve_limits.builder()), Arc::new(Reserve::new(limits.listener, health)));
+        (Arc::new(reserve_limits.builder()), Arc::new(Reserve::new(limits.listener, &base)));
     let mut period = Period::default();
     // The series begins before its first connection: an increase is seen from there.
     full::count(limits.listener, 0);
@@ -229,7 +234,10 @@ impl Connection {
             () = self.shutdown.begun() => return,
         };
         match agreed {
-            Ok(Ok(stream)) => self.serve(stream).await,
+            Ok(Ok(stream)) => {
+                let stream = Authorized::new(stream, self.client.clone(), self.limits.write);
+                self.serve(stream).await;
+            }
             // Scanners and clients without the certificate that they need: their messages are theirs.
             Ok(Err(error)) => tracing::debug!(%error, "a connection was not encrypted"),
             Err(_) => tracing::debug!("a connection was not encrypted in time"),
@@ -262,7 +270,7 @@ impl Connection {
         let mut connection = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let mut stopping = pin!(shutdown.begun());
         let mut is_stopping = false;
-        let mut withdrawn_at = None;
+        let (mut withdrawn_at, mut asked_at) = (None, None);
         // The version of HTTP is not known before the first bytes: until then no limit of HTTP/1 or HTTP/2 holds.
         let mut first = pin!(sleep(limits.headers));
         let mut is_first = true;
@@ -276,8 +284,9 @@ impl Connection {
                     connection.as_mut().graceful_shutdown();
                 }
                 // The place is for the next one.
-                () = asked.notified(), if is_reserved && !is_stopping => {
+                () = asked.notified(), if is_reserved && asked_at.is_none() => {
                     is_stopping = true;
+                    asked_at = Some(Instant::now());
                     connection.as_mut().graceful_shutdown();
                 }
                 () = &mut first, if is_first => {
@@ -295,6 +304,10 @@ impl Connection {
                         connection.as_mut().graceful_shutdown();
                     }
                     if withdrawn_at.is_some_and(|at| at.elapsed() > limits.write) {
+                        break;
+                    }
+                    // Whatever its client does, and however long the answer takes.
+                    if asked_at.is_some_and(|at: Instant| at.elapsed() > limits.headers + limits.write) {
                         break;
                     }
                     // A client that does not close after GOAWAY is cut off.

@@ -9,8 +9,6 @@ use clap::{
 use nameservice::Place;
 use nameservice_model::{Address, ChangedPart, ConcernKind, RecordKind, UnknownName};
 
-use crate::values::{self, Pem};
-
 /// What to do if the data to be opened is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
@@ -78,11 +76,11 @@ pub struct TargetArgs {
     pub token: Option<String>,
     /// Authenticate at services over https by this certificate, in PEM, with the intermediate ones and, unless --client-key is given,
     /// its private key
-    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_CERT", value_parser = values::pem)]
-    pub client_cert: Option<Pem>,
+    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_CERT")]
+    pub client_cert: Option<PathBuf>,
     /// The private key of --client-cert, in PEM
-    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_KEY", value_parser = values::pem, requires = "client_cert")]
-    pub client_key: Option<Pem>,
+    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_KEY")]
+    pub client_key: Option<PathBuf>,
     /// The table in a DynamoDB at this URL, without a service in between
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint_url: Option<String>,

@@ -180,8 +180,8 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
     if let Some(base_path) = base_path {
         router = below(base_path, router);
     }
-    let health = format!("{}/v1/health", base.as_ref().map_or("", BasePath::as_str));
-    let server = tokio::spawn(connections::serve(listener, tls, router, health, limits, shutdown.clone()));
+    let below = base.as_ref().map_or("", BasePath::as_str).to_owned();
+    let server = tokio::spawn(connections::serve(listener, tls, router, below, limits, shutdown.clone()));
     Ok(Service { listen, is_tls, base, shutdown, server })
 }
 

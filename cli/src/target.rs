@@ -1,6 +1,7 @@
 //! Which nameservice a command is for: a service somewhere, or data that this process serves itself.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -76,9 +77,21 @@ impl TargetArgs {
     }
 
     /// Returns how a command authenticates itself at services.
-    pub fn credentials(&self) -> Credentials {
-        let certificate = self.client_cert.clone().map(|cert| cert.with(self.client_key.as_ref()));
-        Credentials { token: self.token.clone(), certificate }
+    pub fn credentials(&self) -> Result<Credentials, Failure> {
+        // A variable of the environment that is empty names no file.
+        let named = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+        let read = |option: &str, path: &Path| {
+            fs::read(path).map_err(|error| Failure::Usage(format!("{option} {}: {error}", path.display())))
+        };
+        let certificate = match (named(&self.client_cert), named(&self.client_key)) {
+            (None, None) => None,
+            (None, Some(_)) => return Err(Failure::Usage("--client-key goes with --client-cert".into())),
+            (Some(cert), None) => Some(read("--client-cert", &cert)?),
+            (Some(cert), Some(key)) => {
+                Some([read("--client-cert", &cert)?, b"\n".to_vec(), read("--client-key", &key)?].concat())
+            }
+        };
+        Ok(Credentials { token: self.token.clone(), certificate })
     }
 
     /// Returns the URL of the service that is used if no data is named.
@@ -129,9 +142,9 @@ impl TargetArgs {
         let archive = self.archive.open().await?;
         let Some(place) = self.place()? else {
             let url = self.service_url()?;
-            let Some(archive) = archive else { return client::remote(&url, &self.credentials()) };
+            let Some(archive) = archive else { return client::remote(&url, &self.credentials()?) };
             // The archive is read by this process: a local service over the remote one.
-            let names = Arc::new(client::remote(&url, &self.credentials())?);
+            let names = Arc::new(client::remote(&url, &self.credentials()?)?);
             let app = with_archive(App::new(names.clone(), names, Auth::Open), Some(archive));
             return client::in_process(service(routes::router(), app));
         };

@@ -4,7 +4,6 @@ use std::{
     fmt, fs,
     io::Read as _,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
@@ -138,38 +137,6 @@ pub fn branch_address(text: &str) -> Result<Address, String> {
 /// The name of a lease.
 pub fn lease_name(text: &str) -> Result<LeaseName, String> {
     LeaseName::parse(text).map_err(|error| error.to_string())
-}
-
-/// The content of a file in PEM, which may hold a private key.
-#[derive(Clone, Default)]
-pub struct Pem(Arc<[u8]>);
-
-impl Pem {
-    /// Returns this content, and that of another file after it.
-    #[must_use]
-    pub fn with(self, other: Option<&Self>) -> Self {
-        other.map_or(self.clone(), |other| Self([&*self.0, b"\n", &*other.0].concat().into()))
-    }
-
-    /// Returns the content.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// Shows no key.
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes", self.0.len())
-    }
-}
-
-/// Reads a file in PEM. A variable of the environment that is empty names none.
-pub fn pem(path: &str) -> Result<Pem, String> {
-    match path {
-        "" => Ok(Pem::default()),
-        path => fs::read(path).map(|content| Pem(content.into())).map_err(|error| error.to_string()),
-    }
 }
 
 /// A pattern of addresses.

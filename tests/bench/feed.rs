@@ -237,7 +237,8 @@ impl Served {
     }
 
     fn client(&self) -> Client {
-        client::remote(&self.service.url(), &client::Credentials::default()).unwrap_or_else(|failure| panic!("{failure}"))
+        client::remote(&self.service.url(), &client::Credentials::default())
+            .unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     async fn stop(self) {

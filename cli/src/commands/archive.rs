@@ -38,7 +38,7 @@ pub struct ArchiveCommandArgs {
 
 pub(crate) async fn run(args: ArchiveCommandArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let archive = open_archive(&args.to, Missing::Create).await?;
-    let from = Connected::open(&target.place_or_service()?, Missing::Reject, target.credentials()).await?;
+    let from = Connected::open(&target.place_or_service()?, Missing::Reject, target.credentials()?).await?;
     let max_changes = usize::try_from(args.max_changes).unwrap_or(usize::MAX);
     let archiver = Archiver::new(from.backend().clone(), archive).with_max_changes(max_changes);
     let done = archived(&archiver, &args, output).await;

@@ -32,7 +32,8 @@ const SHOWN: usize = 20;
 
 pub(crate) async fn copy(args: CopyArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let CopyArgs { from, to, take, follow, tokens } = args;
-    let of = |token: Option<String>| target.credentials().with_token(token.or_else(|| target.token.clone()));
+    let own = target.credentials()?;
+    let of = |token: Option<String>| own.clone().with_token(token.or_else(|| own.token.clone()));
     let (from_credentials, to_credentials) = (of(tokens.from_token), of(tokens.to_token));
     if let Place::Dump(file) = &to {
         if follow || !take.force.is_empty() || take.dry_run {
@@ -72,7 +73,8 @@ pub(crate) async fn compare(args: CompareArgs, target: &TargetArgs, output: Outp
     if is_turned {
         std::mem::swap(&mut first_token, &mut second_token);
     }
-    let of = |token: Option<String>| target.credentials().with_token(token.or_else(|| target.token.clone()));
+    let own = target.credentials()?;
+    let of = |token: Option<String>| own.clone().with_token(token.or_else(|| own.token.clone()));
     let first = From::open(&first, prefix.clone(), of(first_token)).await?;
     let second = Connected::open(&second, Missing::Reject, of(second_token)).await?;
     let (bar, total) = first.bar("comparing", output).await;
@@ -104,7 +106,7 @@ fn turned(compared: Comparison) -> Comparison {
 }
 
 pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
-    let from = From::open(&target.place_or_service()?, args.prefix, target.credentials()).await?;
+    let from = From::open(&target.place_or_service()?, args.prefix, target.credentials()?).await?;
     let done = exported(&from, &args.file, output).await;
     from.close().await;
     done
@@ -112,7 +114,7 @@ pub(crate) async fn export(args: ExportArgs, target: &TargetArgs, output: Output
 
 pub(crate) async fn import(args: ImportArgs, target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let from = From::open(&Place::Dump(args.file), args.take.prefix.clone(), Credentials::default()).await?;
-    let to = Connected::open(&target.place_or_service()?, Missing::Create, target.credentials()).await?;
+    let to = Connected::open(&target.place_or_service()?, Missing::Create, target.credentials()?).await?;
     let done = copied(&from, &to, &options(&args.take), output).await;
     to.close().await;
     done

@@ -135,7 +135,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Status { name } => {
             let remote = list.get(&name)?;
-            let here = Connected::open(&local, Missing::Reject, target.credentials()).await?;
+            let here = Connected::open(&local, Missing::Reject, target.credentials()?).await?;
             let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
@@ -151,7 +151,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         RemoteCommand::Pull(args) => {
             let name = args.name.clone();
             let remote = list.get(&name)?;
-            let here = Connected::open(&local, Missing::Create, target.credentials()).await?;
+            let here = Connected::open(&local, Missing::Create, target.credentials()?).await?;
             let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let prefix = remote.prefix.as_deref();
@@ -175,7 +175,7 @@ pub(crate) async fn run(command: RemoteCommand, target: &TargetArgs, output: Out
         }
         RemoteCommand::Push(args) => {
             let remote = list.get(&args.name)?;
-            let here = Connected::open(&local, Missing::Reject, target.credentials()).await?;
+            let here = Connected::open(&local, Missing::Reject, target.credentials()?).await?;
             let opened = open(remote, target).await?;
             let tracking = Tracking::of(&directory)?;
             let (prefix, options) = (remote.prefix.as_deref(), options(&args));
@@ -206,7 +206,7 @@ async fn open(remote: &Remote, target: &TargetArgs) -> Result<Connected, Failure
             ))
         })?),
     };
-    Connected::open(&place, Missing::Reject, target.credentials().with_token(token)).await
+    Connected::open(&place, Missing::Reject, target.credentials()?.with_token(token)).await
 }
 
 fn finished(verb: &str, moved: &Moved, output: Output) -> Result<(), Failure> {

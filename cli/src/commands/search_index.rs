@@ -74,7 +74,7 @@ pub(crate) async fn run(command: SearchIndexCommand, target: &TargetArgs, output
         }
         SearchIndexCommand::Rebuild(args) => {
             let index = args.open().await?;
-            let from = Connected::open(&target.place_or_service()?, Missing::Reject, target.credentials()).await?;
+            let from = Connected::open(&target.place_or_service()?, Missing::Reject, target.credentials()?).await?;
             let names = from.backend().clone();
             let bar = Bar::begin(output, Unit::Records, "indexing");
             let rebuilt = rebuild(&index, &*names, &*names, &|progress| bar.show(progress)).await;

@@ -14,6 +14,7 @@ use axum::{
 };
 use hyper::Request;
 use metrics::counter;
+use nameservice_http::identified;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt as _;
 
@@ -45,25 +46,29 @@ pub(super) fn count(listener: &'static str, connections: u64) {
 /// Answers the requests of reserved connections.
 pub(super) struct Reserve {
     listener: &'static str,
-    /// The path of health.
-    health: String,
+    /// The path of health, and that of those who know no other.
+    health: [String; 2],
 }
 
 impl Reserve {
-    pub(super) fn new(listener: &'static str, health: String) -> Self {
-        Self { listener, health }
+    /// Returns the reserve of a service below a base path, which may be empty.
+    pub(super) fn new(listener: &'static str, base: &str) -> Self {
+        Self { listener, health: ["/v1/health", "/healthz"].map(|path| format!("{base}{path}")) }
     }
 
     /// Answers a request: health by the service, everything else with a rejection.
     pub(super) async fn answer(&self, router: Router, request: Request<Body>) -> Result<Response, Infallible> {
         let is_http1 = request.version() < Version::HTTP_2;
-        let is_health = request.method() == Method::GET && request.uri().path() == self.health;
-        let mut response = match is_health {
+        let asks = matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut response = match asks && self.health.iter().any(|path| path == request.uri().path()) {
             true => router.oneshot(request).await?,
             false => {
                 count(self.listener, 1);
-                let headers = [(header::CONTENT_TYPE, TYPE), (header::RETRY_AFTER, RETRY_AFTER)];
-                (StatusCode::SERVICE_UNAVAILABLE, headers, PROBLEM).into_response()
+                identified(request, async |_| {
+                    let headers = [(header::CONTENT_TYPE, TYPE), (header::RETRY_AFTER, RETRY_AFTER)];
+                    (StatusCode::SERVICE_UNAVAILABLE, headers, PROBLEM).into_response()
+                })
+                .await
             }
         };
         if is_http1 {

@@ -7,7 +7,11 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use axum::{http::StatusCode, response::Response, routing::get};
+use axum::{
+    http::StatusCode,
+    response::{Redirect, Response},
+    routing::get,
+};
 use futures_util::stream;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
@@ -49,6 +53,7 @@ fn router() -> (Router, Arc<AtomicUsize>) {
     let router = Router::new()
         .route("/", get(async || StatusCode::OK).post(async || StatusCode::OK))
         .route("/v1/health", get(async || "healthy"))
+        .route("/healthz", get(async || Redirect::temporary("v1/health")))
         .route("/endless", get(endless))
         .route("/large", get(async || vec![0_u8; 1024 * 1024]))
         .route("/slow-stream", get(drip))
@@ -62,8 +67,7 @@ async fn start(limits: Limits, tls: Option<Arc<Tls>>) -> (SocketAddr, Arc<Atomic
     let (router, bodies) = router();
     let listener = tcp(([127, 0, 0, 1], 0).into()).unwrap();
     let address = listener.local_addr().unwrap();
-    let health = "/v1/health".to_owned();
-    tokio::spawn(serve(listener.into(), tls, router, health, limits, Shutdown::default()));
+    tokio::spawn(serve(listener.into(), tls, router, String::new(), limits, Shutdown::default()));
     (address, bodies)
 }
 
@@ -82,12 +86,22 @@ fn pipe(limits: Limits, tls: Option<Arc<Tls>>) -> (DuplexStream, Arc<AtomicUsize
     (client, bodies)
 }
 
-/// Keeps the connection, as a WebSocket does, until the client closes it. Its first byte shows that it has it.
+/// Keeps the connection, as a WebSocket does, until the client closes it. Its first byte shows that it has it, the others that it lives.
 async fn upgrade(request: Request<Body>) -> Response {
     tokio::spawn(async {
         let mut socket = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
         socket.write_all(b"!").await.unwrap();
-        let _ = socket.read_to_end(&mut Vec::new()).await;
+        let (mut reads, mut writes) = tokio::io::split(socket);
+        let beats = async {
+            while writes.write_all(b"!").await.is_ok() {
+                sleep(Duration::from_secs(10)).await;
+            }
+        };
+        let mut received = Vec::new();
+        tokio::select! {
+            _ = reads.read_to_end(&mut received) => {}
+            () = beats => {}
+        }
     });
     let upgrade = [("connection", "upgrade"), ("upgrade", "test")];
     axum::response::IntoResponse::into_response((StatusCode::SWITCHING_PROTOCOLS, upgrade))
@@ -249,7 +263,8 @@ async fn more_connections_than_allowed_are_rejected_but_for_health_and_places_be
         // A socket is passed on after its answer.
         (b"GET /socket HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: test\r\n\r\n", "HTTP/1.1 101", "!"),
     ] {
-        let (address, _) = start(Limits::default().with_max(1), None).await;
+        let limits = Limits { reserved_for: LONG, ..Limits::default() };
+        let (address, _) = start(limits.with_max(1), None).await;
         let mut first = TcpStream::connect(address).await.unwrap();
         first.write_all(request).await.unwrap();
         let mut answer = Vec::new();
@@ -263,6 +278,8 @@ async fn more_connections_than_allowed_are_rejected_but_for_health_and_places_be
             ("POST /v1/health", "503"),
             ("GET /v1/healthy", "503"),
             ("GET /v1/health?deep=true", "200"),
+            ("HEAD /v1/health", "200"),
+            ("GET /healthz", "307"),
         ] {
             let mut second = TcpStream::connect(address).await.unwrap();
             let request = format!("{asked} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
@@ -271,9 +288,11 @@ async fn more_connections_than_allowed_are_rejected_but_for_health_and_places_be
             timeout(LONG, second.read_to_string(&mut answer)).await.unwrap().unwrap();
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{asked}: {answer}");
-            assert!(head.contains(&format!("content-length: {}", body.len())), "{answer}");
+            let length = if asked.starts_with("HEAD") { "healthy".len() } else { body.len() };
+            assert!(head.contains(&format!("content-length: {length}")), "{answer}");
             assert!(head.contains("connection: close"), "{answer}");
             if status == "503" {
+                assert!(head.contains("x-request-id: "), "{answer}");
                 assert!(head.contains("retry-after: 1"), "{answer}");
                 let problem: serde_json::Value = serde_json::from_str(body).unwrap();
                 assert!(problem["detail"].as_str().unwrap().contains("nothing was written"), "{body}");
@@ -371,9 +390,9 @@ async fn silent(address: SocketAddr, count: u32) -> Vec<TcpStream> {
 
 #[tokio::test]
 async fn clients_beyond_the_reserve_are_answered_as_well_and_a_silent_one_leaves_it() {
-    let limits = Limits { reserved: 2, ..Limits::default() }.with_max(2);
+    let limits = Limits { reserved: 2, reserved_for: LONG, ..Limits::default() }.with_max(2);
     let (address, _) = start(limits, None).await;
-    let mut held = silent(address, 4).await;
+    let _held = silent(address, 4).await;
     let mut beyond = TcpStream::connect(address).await.unwrap();
     let mut answer = String::new();
     timeout(LONG, beyond.read_to_string(&mut answer)).await.unwrap().unwrap();
@@ -381,6 +400,8 @@ async fn clients_beyond_the_reserve_are_answered_as_well_and_a_silent_one_leaves
     assert!(head.starts_with("HTTP/1.1 503") && head.contains(&format!("content-length: {}", body.len())), "{answer}");
     assert!(serde_json::from_str::<serde_json::Value>(body).is_ok(), "{body}");
     // The reserve has short limits: the first two wait for longer.
+    let (address, _) = start(Limits { reserved_for: Duration::from_millis(500), ..limits }, None).await;
+    let mut held = silent(address, 4).await;
     for reserved in held.drain(2..) {
         let mut reserved = reserved;
         let _ = timeout(LONG, reserved.read_to_end(&mut Vec::new())).await.unwrap();
@@ -415,7 +436,7 @@ async fn asked(address: SocketAddr, roots: &Arc<rustls::RootCertStore>, request:
 async fn over_tls_a_client_beyond_the_limit_is_rejected_with_nothing_written_and_health_is_answered() {
     let (tls, roots) = keys();
     // Nobody is late on a busy machine.
-    let limits = Limits { handshake: LONG, headers: LONG, ..Limits::default() }.with_max(1);
+    let limits = Limits { handshake: LONG, headers: LONG, reserved_for: LONG, ..Limits::default() }.with_max(1);
     let (address, _) = start(limits, Some(tls)).await;
     let _held = encrypted(TcpStream::connect(address).await.unwrap(), &roots, b"http/1.1").await.unwrap();
     let rejected = asked(address, &roots, "POST /").await;
@@ -434,7 +455,7 @@ async fn a_reserved_connection_over_http2_answers_one_request() {
         let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let limits = Limits::default().of_reserve();
         let (builder, shutdown) = (Arc::new(limits.builder()), Shutdown::default());
-        let reserve = Some(Arc::new(Reserve::new("test", "/v1/health".to_owned())));
+        let reserve = Some(Arc::new(Reserve::new("test", "")));
         let connection = Connection { router, builder, limits, shutdown, reserve, client: None };
         tokio::spawn(connection.serve(Deadlined::new(served, limits.write, slot)));
         ask_without_room(&mut client, path).await;
@@ -445,6 +466,22 @@ async fn a_reserved_connection_over_http2_answers_one_request() {
         assert!(answer.windows(body.len()).any(|part| part == body), "{path}: {answer:?}");
         assert!(answer.windows(4).any(|head| head == [0, 0, 8, GOAWAY]), "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reserved_connection_ends_however_long_its_answer_takes() {
+    let router = Router::new().route("/healthz", get(async || sleep(LONG * 10).await));
+    let (mut client, served) = duplex(SEND_BUFFER as usize);
+    let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    let limits = Limits::default().of_reserve();
+    let (builder, shutdown) = (Arc::new(limits.builder()), Shutdown::default());
+    let reserve = Some(Arc::new(Reserve::new("test", "")));
+    let connection = Connection { router, builder, limits, shutdown, reserve, client: None };
+    tokio::spawn(connection.serve(Deadlined::new(served, limits.write, slot)));
+    client.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let _ = timeout(LONG, client.read_to_end(&mut answer)).await.unwrap();
+    assert!(answer.is_empty(), "{answer:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -503,7 +540,12 @@ async fn connections_end_soon_after_their_authority_was_withdrawn() {
         let (stream, bodies) = pipe(limits, Some(tls.clone()));
         (connector.connect("localhost".try_into().unwrap(), stream).await.unwrap(), bodies)
     };
-    let ((mut idle, _), (mut endless, bodies)) = (connect().await, connect().await);
+    let ((mut idle, _), (mut endless, bodies), (mut socket, _)) = (connect().await, connect().await, connect().await);
+    socket.write_all(b"GET /socket HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: test\r\n\r\n").await.unwrap();
+    let mut first = Vec::new();
+    while !first.ends_with(b"!") {
+        assert_ne!(socket.read_buf(&mut first).await.unwrap(), 0, "{first:?}");
+    }
     for (stream, path) in [(&mut idle, "/"), (&mut endless, "/slow-stream")] {
         stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).await.unwrap();
         let mut part = [0; 12];
@@ -514,7 +556,9 @@ async fn connections_end_soon_after_their_authority_was_withdrawn() {
     fs::write(&client_ca, &pem).unwrap();
     assert!(timeout(LONG, idle.read_to_end(&mut Vec::new())).await.is_err());
     assert_eq!(bodies.load(Ordering::SeqCst), 1);
+    assert!(timeout(LONG, socket.read_to_end(&mut Vec::new())).await.is_err());
     fs::write(&client_ca, authority().1).unwrap();
+    let _ = timeout(LONG, socket.read_to_end(&mut Vec::new())).await.unwrap();
     let _ = timeout(LONG, idle.read_to_end(&mut Vec::new())).await.unwrap();
     let _ = timeout(LONG, endless.read_to_end(&mut Vec::new())).await.unwrap();
     until(|| bodies.load(Ordering::SeqCst) == 0).await;

@@ -31,7 +31,7 @@ pub(super) async fn run(
     (auth, settings): (Auth, Settings),
     stop: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let credentials = target.credentials();
+    let credentials = target.credentials()?;
     let http = Http::authenticated(url, credentials.certificate_for(url));
     let http = http.map_err(|error| Failure::Usage(error.to_string()))?;
     if args.backups.is_wanted() {

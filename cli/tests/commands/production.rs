@@ -199,6 +199,11 @@ fn commands_doctor_copies_and_replicas_authenticate_themselves_by_a_certificate(
     }
     let missing = done(command().args(["--client-cert", "none"]).args(url).arg("list"));
     assert!(missing.0 == Some(2) && missing.1.contains("--client-cert"), "{missing:?}");
+    let alone = done(command().env("NAMESERVICE_CLIENT_KEY", &key).args(url).arg("list"));
+    assert!(alone.0 == Some(2) && alone.1.contains("--client-cert"), "{alone:?}");
+    // An empty variable names nothing.
+    let empty = done(with_files().args(url).arg("list").env("NAMESERVICE_CLIENT_KEY", ""));
+    assert_eq!(empty.0, Some(0), "{empty:?}");
     let wrong = done(command().arg("--client-cert").arg(files.path("clients")).args(url).arg("list"));
     assert!(wrong.0 == Some(2) && wrong.1.contains("the client certificate cannot be used"), "{wrong:?}");
 }

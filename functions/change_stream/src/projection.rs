@@ -124,6 +124,11 @@ impl Projection {
         matches!(self, Self::Records(Records { opening: Some(_), .. }))
     }
 
+    /// Whether these are all records.
+    pub(crate) fn is_opening_of_all(&self) -> bool {
+        matches!(self, Self::Records(Records { opening: Some(Opening::All(_)), .. }))
+    }
+
     /// Returns a page of these records.
     pub(crate) async fn open(&mut self) -> Result<Text, Error> {
         match self {

@@ -92,8 +92,9 @@ impl Reader {
         }
     }
 
-    /// Returns the answer. It is produced as fast as the reader takes it, and ends if the reader stops reading.
-    pub(crate) fn stream(self, request_id: String, shutdown: Shutdown, over: Instant) -> Response {
+    /// Returns the answer. It is produced as fast as the reader takes it, and ends if the reader stops reading, and at this time; and whether that
+    /// is as long as a stream may last.
+    pub(crate) fn stream(self, request_id: String, shutdown: Shutdown, (over, is_whole): (Instant, bool)) -> Response {
         let frames = stream::unfold(Some(Box::new((self, None::<Instant>))), move |state| {
             let (shutdown, request_id) = (shutdown.clone(), request_id.clone());
             async move {
@@ -106,7 +107,7 @@ impl Reader {
                 let step = tokio::select! {
                     biased;
                     () = shutdown.begun() => reader.close(),
-                    () = sleep_until(over) => reader.expire(),
+                    () = sleep_until(over) => reader.expire(is_whole),
                     step = reader.next() => step,
                 };
                 let (frame, is_last) = match step {
@@ -125,9 +126,10 @@ impl Reader {
         sse::response(frames)
     }
 
-    /// Ends a stream whose time is over. One that has not sent all its records will not send them the next time, either.
-    fn expire(&mut self) -> Step {
-        match self.projection.is_opening() {
+    /// Ends a stream whose time is over. One of all records that had as much time as it may have (`is_whole`), and has not sent them, will not
+    /// send them the next time, either.
+    fn expire(&mut self, is_whole: bool) -> Step {
+        match is_whole && self.projection.is_opening_of_all() {
             true => {
                 let reason = "its time is over before all records were sent".to_owned();
                 Step::Failed { problem: Box::new(too_many_records().document()), reason }

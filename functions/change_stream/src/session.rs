@@ -103,9 +103,12 @@ impl<N: Needs> Session<N> {
 
     fn begin(self, projection: Projection, after: u64, first: Option<Run>, longest: Duration) -> Response {
         let request_id = self.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default().to_owned();
-        let over = Instant::now() + self.left(longest);
+        let left = self.left(longest);
+        // A token that ends before says nothing of how many records there are.
+        let is_whole = self.caller.expires_at().is_none_or(|end| end > SystemTime::now() + left);
         let Self { feed, hub, limits, shutdown, .. } = self;
-        Reader::new(feed, hub, projection, after, first, limits).stream(request_id, shutdown, over)
+        let reader = Reader::new(feed, hub, projection, after, first, limits);
+        reader.stream(request_id, shutdown, (Instant::now() + left, is_whole))
     }
 
     /// How long the stream may last: at most this long.

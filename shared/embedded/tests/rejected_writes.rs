@@ -13,19 +13,22 @@ const LONG: Duration = Duration::from_secs(120);
 fn rejected(recorded: &Snapshotter) -> u64 {
     let found = recorded.snapshot().into_vec().into_iter();
     let named = found.filter(|(key, ..)| key.key().name() == "nameservice_log_commit_failures_total");
-    let counts = named.map(|(.., value)| match value {
-        DebugValue::Counter(count) => count,
-        other => panic!("{other:?}"),
-    });
+    let counts = named.map(|(.., value)| if let DebugValue::Counter(count) = value { count } else { 0 });
     counts.sum()
 }
 
 async fn create(names: &Embedded, address: &str) -> nameservice_model::Result<()> {
-    names.create_ledger(&Call::fresh(), &Address::parse(address).unwrap(), None, None).await.map(drop)
+    let address = Address::parse(address).map_err(|error| Error::Store { operation: "parse", source: error.into() })?;
+    names.create_ledger(&Call::fresh(), &address, None, None).await.map(drop)
 }
 
-fn unmount(directory: &Path) {
-    let _ = Command::new("umount").arg("--lazy").arg(directory).output();
+/// A mounted file system.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0).output();
+    }
 }
 
 #[tokio::test]
@@ -35,6 +38,7 @@ async fn each_write_that_a_full_disk_rejects_is_counted_for_as_long_as_it_is_ful
     if !mount.as_ref().is_ok_and(|mount| mount.status.success()) {
         return eprintln!("skipped, since this process cannot mount a file system: {mount:?}");
     }
+    let _mounted = Mounted(disk.path());
     let recorder = DebuggingRecorder::new();
     let recorded = recorder.snapshotter();
     recorder.install().unwrap();
@@ -74,6 +78,4 @@ async fn each_write_that_a_full_disk_rejects_is_counted_for_as_long_as_it_is_ful
     fs::remove_file(&ballast).unwrap();
     create(&names, "e").await.unwrap();
     assert_eq!(rejected(&recorded), 0);
-    drop(names);
-    unmount(disk.path());
 }

@@ -28,6 +28,9 @@ const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// How long a read may take, whatever its source allows.
 const READ_FOR_AT_MOST: Duration = Duration::from_secs(10);
 
+/// How often the same complaint about a source is logged.
+const LOGGED_EVERY: Duration = Duration::from_secs(3600);
+
 /// Keys that are read again when they are due.
 pub(crate) struct FreshKeys(Arc<Inner>);
 
@@ -35,8 +38,8 @@ struct Inner {
     source: Arc<dyn KeySource>,
     keys: Mutex<Arc<[Key]>>,
     reads: Mutex<Reads>,
-    /// What was last logged about the source, which is logged once.
-    complaint: Mutex<String>,
+    /// What was last logged about the source, and when: the same is logged once an hour.
+    complaint: Mutex<(String, Option<Instant>)>,
 }
 
 #[derive(Default)]
@@ -95,6 +98,8 @@ impl FreshKeys {
 
     /// Reads the source again, whether it is due or not. A read that is running may have seen it as it was before.
     pub(crate) async fn reload(&self) {
+        // Whoever asks for it wants to know what is wrong.
+        *self.0.complaint() = Default::default();
         let running = self.0.reads().running();
         if let Some(read) = running {
             ended(read).await;
@@ -144,8 +149,10 @@ impl FreshKeys {
     fn begin(&self, reads: &mut Reads) -> Read {
         let (ends, read) = watch::channel(());
         let begun = Instant::now();
-        reads.is_retry =
-            self.0.source.max_age().is_some_and(|max_age| reads.have_failed(max_age.saturating_sub(AHEAD)));
+        // One that failed long ago says nothing of this one: then nobody has asked since.
+        let is_soon = reads.begun_at.is_some_and(|at| at.elapsed() < RETRY_EVERY + READ_FOR_AT_MOST);
+        let due_age = self.0.source.max_age().map(|max_age| max_age.saturating_sub(AHEAD));
+        reads.is_retry = is_soon && due_age.is_some_and(|age| reads.have_failed(age));
         reads.begun_at = Some(begun);
         reads.last = Some(read.clone());
         let inner = self.0.clone();
@@ -200,14 +207,18 @@ impl Inner {
         *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = set.keys.into();
     }
 
-    /// Returns whether something else was to be said about the source before.
+    /// Returns whether this was not logged about the source within the last hour, and notes it.
     fn is_news(&self, complaint: &str) -> bool {
-        let mut last = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = *last != complaint;
+        let mut last = self.complaint();
+        let is_news = last.0 != complaint || last.1.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
         if is_news {
-            complaint.clone_into(&mut last);
+            *last = (complaint.to_owned(), Some(Instant::now()));
         }
         is_news
+    }
+
+    fn complaint(&self) -> MutexGuard<'_, (String, Option<Instant>)> {
+        self.complaint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

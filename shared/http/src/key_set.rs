@@ -27,6 +27,11 @@ impl InvalidKeys {
     }
 }
 
+/// How many malformed entries are named in the log.
+const NAMED: usize = 10;
+/// The types of keys that are known (RFC 7518, 6.1; RFC 8037, 2). An entry of another type is not malformed.
+const TYPES: [&str; 4] = ["RSA", "EC", "OKP", "oct"];
+
 /// A public key that verifies tokens of one algorithm.
 pub(crate) struct Key {
     id: Option<String>,
@@ -49,27 +54,33 @@ struct Jwks {
 }
 
 impl KeySet {
-    /// Takes the keys that can verify RS256, ES256 or EdDSA. A set without entries is one without keys; a set none of whose
-    /// entries can be used is rejected, since that is a mistake of its issuer, or of this service, and withdraws no key.
+    /// Takes the keys that can verify RS256, ES256 or EdDSA. A set without any is one without keys, and withdraws those before, unless an
+    /// entry is malformed: then it is rejected, since it may be the one that is meant to be used.
     pub(crate) fn parse(json: &str) -> Result<Self, InvalidKeys> {
         let json = if json.trim().is_empty() { NO_KEYS } else { json };
         let Jwks { keys: entries } =
             serde_json::from_str(json).map_err(|error| InvalidKeys::new("it is not a JWKS", Some(error.into())))?;
-        let (mut keys, mut skipped) = (Vec::new(), String::new());
+        let (mut keys, mut skipped, mut malformed) = (Vec::new(), String::new(), 0);
         for entry in &entries {
             match key(entry) {
                 Ok(Some(key)) => keys.push(key),
                 Ok(None) => {}
                 Err(error) => {
-                    let id = entry.get("kid").unwrap_or(&Value::Null);
-                    let separator = if skipped.is_empty() { "" } else { "; " };
-                    // Writing to a string does not fail.
-                    let _ = write!(skipped, "{separator}kid {id}: {}", chain(error.as_ref()));
+                    malformed += 1;
+                    if malformed <= NAMED {
+                        let id: String =
+                            entry.get("kid").unwrap_or(&Value::Null).to_string().chars().take(100).collect();
+                        let separator = if skipped.is_empty() { "" } else { "; " };
+                        // Writing to a string does not fail.
+                        let _ = write!(skipped, "{separator}kid {id}: {}", chain(error.as_ref()));
+                    }
                 }
             }
         }
-        match keys.is_empty() && !entries.is_empty() {
-            true if skipped.is_empty() => Err(none()),
+        if malformed > NAMED {
+            let _ = write!(skipped, "; and {} more", malformed - NAMED);
+        }
+        match keys.is_empty() && malformed > 0 {
             true => Err(InvalidKeys::new("none of its keys can be used", Some(skipped.into()))),
             false => Ok(Self { keys, skipped }),
         }
@@ -88,9 +99,12 @@ fn none() -> InvalidKeys {
 
 /// Returns the key of an entry; `None` if it is one that this service does not use.
 fn key(entry: &Value) -> Result<Option<Key>, BoxError> {
+    if entry.get("kty").and_then(Value::as_str).is_some_and(|name| !TYPES.contains(&name)) {
+        return Ok(None);
+    }
     let jwk = Jwk::deserialize(entry)?;
     if matches!(jwk.algorithm, AlgorithmParameters::Other(_)) {
-        return Err("its type or curve is unknown, or a member is missing or malformed".into());
+        return Err("its curve is unknown, or a member is missing or malformed".into());
     }
     let Some(algorithm) = algorithm(&jwk) else { return Ok(None) };
     let key = DecodingKey::from_jwk(&jwk)?;
