@@ -77,10 +77,10 @@ pub struct TargetArgs {
     /// Authenticate at services over https by this certificate, in PEM, with the intermediate ones and, unless --client-key is given,
     /// its private key
     #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_CERT")]
-    pub client_cert: Option<PathBuf>,
+    pub client_cert: Option<String>,
     /// The private key of --client-cert, in PEM
     #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_KEY")]
-    pub client_key: Option<PathBuf>,
+    pub client_key: Option<String>,
     /// The table in a DynamoDB at this URL, without a service in between
     #[arg(long, global = true, value_name = "URL")]
     pub endpoint_url: Option<String>,

@@ -79,9 +79,9 @@ impl TargetArgs {
     /// Returns how a command authenticates itself at services.
     pub fn credentials(&self) -> Result<Credentials, Failure> {
         // A variable of the environment that is empty names no file.
-        let named = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
-        let read = |option: &str, path: &Path| {
-            fs::read(path).map_err(|error| Failure::Usage(format!("{option} {}: {error}", path.display())))
+        let named = |path: &Option<String>| path.clone().filter(|path| !path.is_empty());
+        let read = |option: &str, path: &str| {
+            fs::read(path).map_err(|error| Failure::Usage(format!("{option} {path}: {error}")))
         };
         let certificate = match (named(&self.client_cert), named(&self.client_key)) {
             (None, None) => None,
