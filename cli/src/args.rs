@@ -147,7 +147,8 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Copy the data of a directory, even while a service uses it
     ///
-    /// The copy is consistent and a directory like any other: `nameservice serve --data COPY` serves it.
+    /// The copy is consistent, was checked as by `nameservice doctor`, and is a directory like any other: `nameservice serve --data
+    /// COPY` serves it. Data that is damaged is not copied.
     Backup {
         /// The new directory
         to: PathBuf,

@@ -1,6 +1,10 @@
 //! Backups that `serve` makes of its own data, every hour by default.
+//!
+//! Making a backup, checking it and removing older ones are steps of their own. Each fails by itself: what cannot be removed does
+//! not prevent or repeat a backup, and nothing is removed before there is a new one that was checked.
 
 use std::{
+    collections::HashSet,
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -8,13 +12,15 @@ use std::{
         mpsc::{self, RecvTimeoutError, SyncSender},
     },
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use clap::Args;
+use indicatif::BinaryBytes;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use metrics::{counter, gauge};
-use nameservice_model::chain;
+use nameservice_embedded::{BackupError, Timeline};
+use nameservice_model::{BoxError, chain};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -27,19 +33,24 @@ use crate::{
 const NAME: &str = "%Y%m%dT%H%M%SZ";
 /// The name of a backup that is being made.
 const PARTIAL: &str = "partial";
-/// How long to wait after a failure.
+/// The end of the name of a backup that is being removed: what is left of it does not look like a backup.
+const REMOVED: &str = ".removed";
+/// How long to wait after a failure; after each further one, twice as long, up to the longest.
 const PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// The least space that a backup leaves to the data on their common volume.
+const RESERVE: u64 = 64 * 1024 * 1024;
 
 /// The backups that a service makes.
 #[derive(Clone, Debug, Args)]
 pub struct BackupArgs {
-    /// Back the data up into a new directory below this one every hour: it is like any other data directory
+    /// Back the data up into a new directory below this one every hour: it is like any other data directory. Each backup is checked
     #[arg(long, value_name = "DIR")]
     pub backup_to: Option<PathBuf>,
     /// How often: 15m, 1h, 1d
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = values::period, requires = "backup_to")]
     pub backup_every: Duration,
-    /// How many backups to keep: the latest ones
+    /// How many backups of this data to keep: the latest ones
     #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..), requires = "backup_to")]
     pub backup_keep: u32,
 }
@@ -66,9 +77,16 @@ impl BackupArgs {
         };
         let unusable = |error: io::Error| Failure::Usage(format!("--backup-to {}: {error}", to.display()));
         create(&to).map_err(unusable)?;
-        let last = times(&to).map_err(unusable)?.pop();
-        let backups = Directory { to, data, every: self.backup_every, keep: self.backup_keep as usize };
-        Backups::start(backups, last).map(Some).map_err(|error| Failure::Usage(format!("--backup-to: {error}")))
+        let backups = Directory::new(to.clone(), data, self.backup_every, self.backup_keep as usize);
+        if backups.shares_volume().map_err(unusable)? {
+            tracing::warn!(
+                "the backups in {} are on the volume of the data: they take its space, and are lost with it; name another \
+                 volume with --backup-to, or copy them elsewhere",
+                to.display()
+            );
+        }
+        let age = backups.age(SystemTime::now()).map_err(unusable)?;
+        Backups::start(backups, age).map(Some).map_err(|error| Failure::Usage(format!("--backup-to: {error}")))
     }
 }
 
@@ -77,45 +95,41 @@ impl BackupArgs {
 pub(crate) struct Backups(Arc<Running>);
 
 struct Running {
-    /// When the last one was made. Before the first, when the service began.
-    last: Mutex<SystemTime>,
+    last: Mutex<Last>,
     /// Dropped to stop.
     stop: Mutex<Option<SyncSender<()>>>,
 }
 
-/// Where backups are made, of what, and when.
-struct Directory {
-    to: PathBuf,
-    data: PathBuf,
-    every: Duration,
-    keep: usize,
+/// The last backup. Before the first, the start of the service.
+#[derive(Clone, Copy)]
+struct Last {
+    /// Its age at a moment of the clock that is never set.
+    age: Duration,
+    at: Instant,
+}
+
+impl Last {
+    fn age(self) -> Duration {
+        self.age.saturating_add(self.at.elapsed())
+    }
 }
 
 impl Backups {
-    fn start(directory: Directory, last: Option<SystemTime>) -> io::Result<Self> {
+    /// `age`: that of the last backup of this data, if there is one.
+    fn start(mut directory: Directory, age: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::sync_channel(0);
-        let begun = SystemTime::now();
-        // A clock that was ahead does not delay backups.
-        let last = last.filter(|last| *last <= begun);
-        let shared = Self(Arc::new(Running { last: Mutex::new(last.unwrap_or(begun)), stop: Mutex::new(Some(stop)) }));
+        let last = Last { age: age.unwrap_or_default(), at: Instant::now() };
+        let shared = Self(Arc::new(Running { last: Mutex::new(last), stop: Mutex::new(Some(stop)) }));
+        // So that the first failure is an increase.
+        for step in [Step::Make, Step::Check, Step::Remove] {
+            count(step, 0);
+        }
         let (backups, runtime) = (shared.clone(), Handle::current());
-        let mut wait = last.map_or(Duration::ZERO, |last| {
-            directory.every.saturating_sub(begun.duration_since(last).unwrap_or_default())
-        });
+        let mut wait = age.map_or(Duration::ZERO, |age| directory.every.saturating_sub(age));
         // On a thread of its own, since a timer in the runtime would cost every request: see `prometheus`.
         thread::Builder::new().name("backups".to_owned()).spawn(move || {
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                wait = match directory.make(&runtime) {
-                    Ok(at) => {
-                        backups.0.set(at);
-                        directory.every
-                    }
-                    Err(error) => {
-                        counter!("nameservice_backup_failures_total").increment(1);
-                        tracing::error!(error = chain(error.as_ref()), "a backup has failed; trying again");
-                        PAUSE.min(directory.every)
-                    }
-                };
+                wait = directory.turn(&runtime, |at| backups.0.set(Last { age: Duration::ZERO, at }));
             }
         })?;
         Ok(shared)
@@ -129,56 +143,279 @@ impl Backups {
     /// Sets the gauge of their age.
     pub(crate) fn sample(&self) {
         let last = *self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = SystemTime::now().duration_since(last).unwrap_or_default();
-        gauge!("nameservice_backup_age_seconds").set(age.as_secs_f64());
+        gauge!("nameservice_backup_age_seconds").set(last.age().as_secs_f64());
     }
 }
 
 impl Running {
-    fn set(&self, at: SystemTime) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    fn set(&self, last: Last) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
 }
 
+/// What can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The data is copied.
+    Make,
+    /// The copy is examined.
+    Check,
+    /// An older backup is removed.
+    Remove,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Make => "make",
+            Self::Check => "check",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+fn count(step: Step, failures: u64) {
+    counter!("nameservice_backup_failures_total", "step" => step.name()).increment(failures);
+}
+
+/// Returns what has failed, if there is no new backup.
+fn step_of(error: &BoxError) -> Step {
+    match error.downcast_ref::<BackupError>().is_some_and(BackupError::is_damage) {
+        true => Step::Check,
+        false => Step::Make,
+    }
+}
+
+/// The volume of a directory.
+#[derive(Clone, Copy, Debug)]
+struct Volume {
+    /// What distinguishes it from others.
+    device: u64,
+    /// The bytes that this process may still write.
+    free: u64,
+}
+
+/// A backup in the directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Named {
+    name: String,
+    /// When it was made, by its name.
+    at: SystemTime,
+}
+
+/// Where backups are made, of what, and when.
+struct Directory {
+    to: PathBuf,
+    data: PathBuf,
+    every: Duration,
+    keep: usize,
+    /// How many attempts have failed since the last backup.
+    failures: u32,
+    /// What was named in the log as something that is left as it is.
+    left: HashSet<String>,
+    /// `None` on systems where that is not known. Tests replace this and what follows.
+    volume: fn(&Path) -> io::Result<Option<Volume>>,
+    remove: fn(&Path) -> io::Result<()>,
+}
+
 impl Directory {
-    /// Makes a backup, and removes old ones. Returns when it was made.
-    fn make(&self, runtime: &Handle) -> Result<SystemTime, nameservice_model::BoxError> {
+    fn new(to: PathBuf, data: PathBuf, every: Duration, keep: usize) -> Self {
+        let (failures, left) = (0, HashSet::new());
+        Self { to, data, every, keep, failures, left, volume, remove: |path| fs::remove_dir_all(path) }
+    }
+
+    /// Makes a backup and removes older ones. Calls `made` with the time of a backup, and returns how long to wait for the next.
+    fn turn(&mut self, runtime: &Handle, made: impl FnOnce(Instant)) -> Duration {
+        let begun = Instant::now();
+        let new = match self.make(runtime) {
+            Ok(new) => new,
+            Err(error) => {
+                let step = step_of(&error);
+                count(step, 1);
+                let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE).min(self.every);
+                self.failures += 1;
+                let (error, step) = (chain(error.as_ref()), step.name());
+                tracing::error!(error, step, "a backup has failed; trying again in {} s", pause.as_secs());
+                return pause;
+            }
+        };
+        self.failures = 0;
+        made(begun);
+        for error in self.rotate(&new) {
+            count(Step::Remove, 1);
+            let (error, step) = (chain(error.as_ref()), Step::Remove.name());
+            tracing::error!(error, step, "an older backup was not removed; trying again after the next one");
+        }
+        self.every
+    }
+
+    /// Makes a backup that was checked.
+    fn make(&self, runtime: &Handle) -> Result<Named, BoxError> {
         let partial = self.to.join(PARTIAL);
         // What a service left that was killed.
         match fs::remove_dir_all(&partial) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
+        let bytes = runtime.block_on(nameservice_embedded::backup_bytes(&self.data))?;
+        self.check_space(bytes)?;
         let at = Timestamp::now();
         let position = runtime.block_on(nameservice_embedded::backup(&self.data, &partial))?;
-        let name = at.to_zoned(TimeZone::UTC).strftime(NAME).to_string();
-        let backup = self.to.join(&name);
+        let new = self.unused(at)?;
+        let backup = self.to.join(&new.name);
         fs::rename(&partial, &backup)?;
         fs::File::open(&self.to)?.sync_all()?;
-        tracing::info!(backup = %backup.display(), position, "the data was backed up");
-        let times = times(&self.to)?;
-        for old in times.iter().rev().skip(self.keep) {
-            fs::remove_dir_all(self.to.join(named(*old)?))?;
+        tracing::info!(backup = %backup.display(), position, "the data was backed up and checked");
+        Ok(new)
+    }
+
+    /// Returns the name of a backup that was made at a time: that of a later one, if a clock that was set back has used it.
+    fn unused(&self, mut at: Timestamp) -> Result<Named, BoxError> {
+        loop {
+            let new = Named { name: named(at), at: at.into() };
+            let removed = format!("{}{REMOVED}", new.name);
+            if !self.to.join(&new.name).try_exists()? && !self.to.join(removed).try_exists()? {
+                return Ok(new);
+            }
+            at = at.checked_add(Duration::from_secs(1))?;
         }
-        Ok(at.into())
+    }
+
+    /// Returns an error unless there is space for a copy of this size: on the volume of the data, writes need space, too.
+    fn check_space(&self, bytes: u64) -> Result<(), BoxError> {
+        let Some(Volume { free, .. }) = (self.volume)(&self.to)? else { return Ok(()) };
+        let reserve = if self.shares_volume()? { bytes.max(RESERVE) } else { 0 };
+        let needed = bytes.saturating_add(reserve);
+        if free >= needed {
+            return Ok(());
+        }
+        let kept = match reserve {
+            0 => String::new(),
+            reserve => format!(", of which {} stay free for the data on the same volume", BinaryBytes(reserve)),
+        };
+        Err(format!(
+            "the volume of {} has {} free, and a backup needs {}{kept}: free some space, name another volume with --backup-to, or \
+             keep fewer backups with --backup-keep",
+            self.to.display(),
+            BinaryBytes(free),
+            BinaryBytes(needed),
+        )
+        .into())
+    }
+
+    /// Returns whether the backups are on the volume of the data.
+    fn shares_volume(&self) -> io::Result<bool> {
+        let device = |path: &Path| Ok::<_, io::Error>((self.volume)(path)?.map(|volume| volume.device));
+        let own = device(&self.to)?;
+        Ok(own.is_some() && own == device(&self.data)?)
+    }
+
+    /// Removes the oldest backups of the data beyond those that are kept. Returns what was not removed.
+    fn rotate(&mut self, new: &Named) -> Vec<BoxError> {
+        let mut failed = Vec::new();
+        match self.surplus(new) {
+            Ok(old) => failed.extend(old.iter().filter_map(|old| self.remove(&old.name).err())),
+            Err(error) => failed.push(error),
+        }
+        match self.removed() {
+            Ok(removed) => {
+                failed.extend(removed.iter().filter_map(|path| (self.remove)(path).err().map(BoxError::from)))
+            }
+            Err(error) => failed.push(error.into()),
+        }
+        failed
+    }
+
+    /// Returns the backups that are not kept. Only those that the new one continues are counted: an older position of the same
+    /// data. Of these the furthest stay, and of those at one position the latest, so that no clock decides alone.
+    fn surplus(&mut self, new: &Named) -> Result<Vec<Named>, BoxError> {
+        let current = Timeline::open(self.to.join(&new.name))?;
+        let mut older = Vec::new();
+        for backup in backups(&self.to)?.into_iter().filter(|backup| backup.name != new.name) {
+            let opened = Timeline::open(self.to.join(&backup.name));
+            let reason = match opened.as_ref().map(|old| (current.continues(old), old)) {
+                Ok((Ok(true), old)) => {
+                    older.push((old.position(), backup.at, backup));
+                    continue;
+                }
+                Ok((Ok(false), _)) => "it is not of the history of this data".to_owned(),
+                Ok((Err(error), _)) => chain(&error),
+                Err(error) => chain(error),
+            };
+            if self.left.insert(backup.name.clone()) {
+                let backup = self.to.join(&backup.name);
+                tracing::warn!(
+                    reason,
+                    "{} is never removed, and does not count as a backup of this data",
+                    backup.display()
+                );
+            }
+        }
+        older.sort_by_key(|(position, at, _)| std::cmp::Reverse((*position, *at)));
+        Ok(older.into_iter().skip(self.keep - 1).map(|(_, _, backup)| backup).collect())
+    }
+
+    /// Gives a backup a name that no backup has. What is there by such a name is removed next.
+    fn remove(&self, name: &str) -> Result<(), BoxError> {
+        Ok(fs::rename(self.to.join(name), self.to.join(format!("{name}{REMOVED}")))?)
+    }
+
+    /// Returns what is left of backups that are being removed.
+    fn removed(&self) -> io::Result<Vec<PathBuf>> {
+        let mut removed = Vec::new();
+        for entry in fs::read_dir(&self.to)? {
+            let name = entry?.file_name();
+            let backup = name.to_str().and_then(|name| name.strip_suffix(REMOVED));
+            removed.extend(backup.and_then(time_of).map(|_| self.to.join(&name)));
+        }
+        Ok(removed)
+    }
+
+    /// Returns the age of the last backup of this data. A name with a time in the future says nothing about it.
+    fn age(&self, now: SystemTime) -> io::Result<Option<Duration>> {
+        let mut backups = backups(&self.to)?;
+        backups.sort_by_key(|backup| std::cmp::Reverse(backup.at));
+        let Ok(data) = Timeline::open(&self.data) else { return Ok(None) };
+        let mut ages = backups.iter().filter_map(|backup| Some((now.duration_since(backup.at).ok()?, backup)));
+        let is_of_data = |backup: &Named| {
+            let opened = Timeline::open(self.to.join(&backup.name));
+            opened.is_ok_and(|backup| data.continues(&backup).unwrap_or(false))
+        };
+        Ok(ages.find(|(_, backup)| is_of_data(backup)).map(|(age, _)| age))
     }
 }
 
-fn named(at: SystemTime) -> Result<String, jiff::Error> {
-    Ok(Timestamp::try_from(at)?.to_zoned(TimeZone::UTC).strftime(NAME).to_string())
+fn named(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime(NAME).to_string()
 }
 
-/// Returns when the backups in a directory were made, in order.
-fn times(directory: &Path) -> io::Result<Vec<SystemTime>> {
-    let mut times = Vec::new();
+/// Returns when a backup with this name was made; `None` if it is no name of a backup.
+fn time_of(name: &str) -> Option<SystemTime> {
+    let zoned = DateTime::strptime(NAME, name).ok()?.to_zoned(TimeZone::UTC).ok()?;
+    Some(zoned.timestamp().into())
+}
+
+/// Returns the backups in a directory, in any order.
+fn backups(directory: &Path) -> io::Result<Vec<Named>> {
+    let mut backups = Vec::new();
     for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let time = name.to_str().and_then(|name| DateTime::strptime(NAME, name).ok());
-        let zoned = time.and_then(|time| time.to_zoned(TimeZone::UTC).ok());
-        times.extend(zoned.map(|zoned| SystemTime::from(zoned.timestamp())));
+        let Ok(name) = entry?.file_name().into_string() else { continue };
+        backups.extend(time_of(&name).map(|at| Named { name, at }));
     }
-    times.sort_unstable();
-    Ok(times)
+    Ok(backups)
+}
+
+/// Returns the volume of a directory.
+#[cfg(unix)]
+fn volume(directory: &Path) -> io::Result<Option<Volume>> {
+    let space = rustix::fs::statvfs(directory)?;
+    let device = std::os::unix::fs::MetadataExt::dev(&fs::metadata(directory)?);
+    Ok(Some(Volume { device, free: space.f_bavail.saturating_mul(space.f_frsize) }))
+}
+
+#[cfg(not(unix))]
+fn volume(_: &Path) -> io::Result<Option<Volume>> {
+    Ok(None)
 }
 
 /// Creates a directory for its owner only, since configurations may hold secrets.
@@ -192,32 +429,269 @@ fn create(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::spawn;
+
     use nameservice_embedded::{Embedded, Options};
+    use nameservice_model::{Address, Call, Publisher as _};
 
     use super::*;
 
+    /// A directory of data, and one of its backups.
+    struct Scratch(tempfile::TempDir);
+
+    impl Scratch {
+        fn new() -> Self {
+            let scratch = Self(tempfile::tempdir().unwrap());
+            create(&scratch.path("to")).unwrap();
+            scratch
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        /// Writes one more record to the data, and leaves all of it in the file of the log.
+        async fn write(&self, data: &str, address: &str) {
+            let names = Embedded::open(self.path(data), Options::default()).unwrap();
+            let address = Address::parse(address).unwrap();
+            let _ = names.create_ledger(&Call::fresh(), &address, None, None).await.unwrap();
+            let data = self.path(data);
+            let opened = move || drop((drop(names), Embedded::open(data, Options::default()).unwrap()));
+            tokio::task::spawn_blocking(opened).await.unwrap();
+        }
+
+        fn directory(&self, data: &str, keep: usize) -> Directory {
+            Directory::new(self.path("to"), self.path(data), EVERY, keep)
+        }
+
+        /// Copies a directory, as a restore does.
+        fn copy(&self, from: &str, to: &str) {
+            create(&self.path(to)).unwrap();
+            for entry in fs::read_dir(self.path(from)).unwrap() {
+                let entry = entry.unwrap();
+                fs::copy(entry.path(), self.path(to).join(entry.file_name())).unwrap();
+            }
+        }
+
+        /// Gives a backup another time.
+        fn rename(&self, backup: &str, to: &str) {
+            fs::rename(self.path("to").join(backup), self.path("to").join(to)).unwrap();
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(self.path("to")).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    const EVERY: Duration = Duration::from_secs(3600);
+    const FUTURE: &str = "29990101T000000Z";
+    const PAST: &str = "20200101T000000Z";
+
+    /// Makes a backup, as the thread of the backups does. Returns its name.
+    async fn made(directory: Directory) -> (Directory, String) {
+        let (directory, made) = tried(directory, |directory, runtime| directory.make(runtime)).await;
+        (directory, made.unwrap().name)
+    }
+
+    async fn turned(directory: Directory) -> (Directory, (Duration, bool)) {
+        let turn = |directory: &mut Directory, runtime: &Handle| {
+            let mut made = false;
+            (directory.turn(runtime, |_| made = true), made)
+        };
+        tried(directory, turn).await
+    }
+
+    async fn tried<T: Send + 'static>(
+        mut directory: Directory,
+        work: impl FnOnce(&mut Directory, &Handle) -> T + Send + 'static,
+    ) -> (Directory, T) {
+        let runtime = Handle::current();
+        let worked = move || {
+            let done = work(&mut directory, &runtime);
+            (directory, done)
+        };
+        tokio::task::spawn_blocking(worked).await.unwrap()
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn backups_are_named_by_their_time_and_only_the_latest_stay() {
-        let scratch = tempfile::tempdir().unwrap();
-        let (data, to) = (scratch.path().join("data"), scratch.path().join("to"));
-        let names = Embedded::open(&data, Options::default()).unwrap();
-        create(&to).unwrap();
-        for other in ["20240101T000000Z", "20240102T000000Z", "20240103T000000Z", PARTIAL, "notes"] {
-            fs::create_dir(to.join(other)).unwrap();
+        let scratch = Scratch::new();
+        for other in [PAST, PARTIAL, "notes"] {
+            create(&scratch.path("to").join(other)).unwrap();
         }
-        let directory = Directory { to: to.clone(), data, every: Duration::from_secs(1), keep: 2 };
-        let runtime = Handle::current();
-        let made = tokio::task::spawn_blocking(move || directory.make(&runtime).map_err(|error| error.to_string()));
-        let made = made.await.unwrap().unwrap();
-        let mut left: Vec<_> =
-            fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        left.sort();
-        assert_eq!(left, ["20240103T000000Z".to_owned(), named(made).unwrap(), "notes".to_owned()]);
-        let last = times(&to).unwrap().pop().unwrap();
-        assert!(made.duration_since(last).unwrap() < Duration::from_secs(1));
-        let copy = to.join(named(made).unwrap());
-        tokio::task::spawn_blocking(move || drop((Embedded::open_existing(copy, Options::default()).unwrap(), names)))
-            .await
-            .unwrap();
+        let mut directory = scratch.directory("data", 2);
+        for address in ["a", "b", "c", "d"] {
+            scratch.write("data", address).await;
+            let turn;
+            (directory, turn) = turned(directory).await;
+            assert_eq!(turn, (EVERY, true));
+        }
+        let left = scratch.names();
+        assert_eq!((left.len(), &left[0], &left[3]), (4, &PAST.to_owned(), &"notes".to_owned()));
+        // Each record is two changes.
+        let positions: HashSet<_> = left[1..3].iter().map(|name| position(&scratch, name)).collect();
+        assert_eq!(positions, HashSet::from([6, 8]));
+        assert!(directory.left.contains(PAST), "what is no backup is named");
+        let copy = scratch.path("to").join(&left[2]);
+        spawn(|| drop(Embedded::open_existing(copy, Options::default()).unwrap())).join().unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn damaged_data_is_not_backed_up_and_takes_the_place_of_no_backup() {
+        let scratch = Scratch::new();
+        scratch.write("data", "mydb").await;
+        scratch.write("data", "other").await;
+        let (directory, good) = made(scratch.directory("data", 1)).await;
+        let log = scratch.path("data").join("nameservice.log.db");
+        let mut bytes = fs::read(&log).unwrap();
+        // Everywhere, since pages that are not used may have copies of it.
+        let places: Vec<_> = (0..bytes.len() - 9).filter(|at| bytes[*at..].starts_with(b"mydb:main")).collect();
+        for place in places {
+            bytes[place] ^= 1;
+        }
+        fs::write(&log, bytes).unwrap();
+        let (directory, failed) = tried(directory, |directory, runtime| directory.make(runtime)).await;
+        let failed = failed.unwrap_err();
+        assert_eq!(step_of(&failed), Step::Check, "{failed}");
+        assert!(failed.to_string().contains("1 cannot be read: its checksum is wrong"), "{failed}");
+        let (directory, turn) = turned(directory).await;
+        assert_eq!(turn, (PAUSE, false));
+        let (_, turn) = turned(directory).await;
+        assert_eq!((turn, scratch.names()), ((2 * PAUSE, false), vec![good]));
+    }
+
+    /// As of a volume that is not mounted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn backups_of_other_data_stay() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let (directory, first) = made(scratch.directory("data", 1)).await;
+        let (_, second) = made(directory).await;
+        drop(Embedded::open(scratch.path("empty"), Options::default()).unwrap());
+        let mut directory = scratch.directory("empty", 1);
+        for _ in 0..3 {
+            (directory, _) = turned(directory).await;
+        }
+        let names = scratch.names();
+        assert!(names.len() == 3 && names.contains(&first) && names.contains(&second), "{names:?}");
+        assert_eq!(directory.left, HashSet::from([first, second]));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_furthest_backups_stay_whatever_their_names_say_and_the_new_one_always() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let (directory, first) = made(scratch.directory("data", 1)).await;
+        scratch.rename(&first, FUTURE);
+        let (directory, (_, made)) = turned(directory).await;
+        // At the same position.
+        assert!(made && scratch.names().len() == 1 && scratch.names()[0] != FUTURE, "{:?}", scratch.names());
+        scratch.rename(&scratch.names()[0], FUTURE);
+        scratch.write("data", "b").await;
+        let directory = turned(Directory { keep: 2, ..directory }).await.0;
+        // The clock was set back: the second has the oldest name.
+        scratch.rename(&scratch.names()[0], PAST);
+        scratch.write("data", "c").await;
+        let _ = turned(directory).await;
+        let positions: Vec<_> = scratch.names().iter().map(|name| position(&scratch, name)).collect();
+        assert_eq!((positions, &scratch.names()[0]), (vec![4, 6], &PAST.to_owned()));
+    }
+
+    fn position(scratch: &Scratch, backup: &str) -> u64 {
+        Timeline::open(scratch.path("to").join(backup)).unwrap().position()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_not_removed_does_not_repeat_the_backup() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let mut directory = scratch.directory("data", 1);
+        directory.remove = |_| Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        for _ in 0..3 {
+            let turn;
+            (directory, turn) = turned(directory).await;
+            assert_eq!(turn, (EVERY, true));
+        }
+        let left = scratch.names().iter().filter(|name| name.ends_with(REMOVED)).count();
+        assert_eq!((left, scratch.names().len(), backups(&directory.to).unwrap().len()), (2, 3, 1));
+        // It is tried again.
+        directory.remove = |path| fs::remove_dir_all(path);
+        let _ = turned(directory).await;
+        assert_eq!(scratch.names().len(), 1);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn backups_that_a_restore_has_left_behind_stay() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let (directory, first) = made(scratch.directory("data", 1)).await;
+        scratch.write("data", "lost").await;
+        let (_, lost) = made(directory).await;
+        scratch.copy(&format!("to/{first}"), "restored");
+        scratch.write("restored", "b").await;
+        scratch.write("restored", "c").await;
+        let directory = turned(scratch.directory("restored", 1)).await.0;
+        let names = scratch.names();
+        assert!(names.len() == 2 && names.contains(&lost) && !names.contains(&first), "{names:?}");
+        assert_eq!(directory.left, HashSet::from([lost]));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_backup_that_would_take_the_space_of_writes_is_not_begun() {
+        const DEVICE: u64 = 7;
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let mut directory = scratch.directory("data", 1);
+        directory.volume = |_| Ok(Some(Volume { device: DEVICE, free: RESERVE }));
+        let (directory, failed) = tried(directory, |directory, runtime| directory.make(runtime)).await;
+        let message = failed.unwrap_err().to_string();
+        assert!(message.contains("has 64.00 MiB free, and a backup needs 64.0"), "{message}");
+        assert!(message.contains("of which 64.00 MiB stay free") && message.contains("--backup-to"), "{message}");
+        assert!(directory.shares_volume().unwrap() && scratch.names().is_empty());
+        // Another volume may be filled.
+        let directory = Directory {
+            volume: |path| Ok(Some(Volume { device: DEVICE + u64::from(path.ends_with("to")), free: RESERVE })),
+            ..directory
+        };
+        assert!(!directory.shares_volume().unwrap());
+        let (directory, _) = made(directory).await;
+        let (_, failed) = tried(directory, |directory, _| directory.check_space(RESERVE + 1)).await;
+        assert!(!failed.unwrap_err().to_string().contains("stay free"));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_space_of_a_volume_is_known() {
+        let scratch = tempfile::tempdir().unwrap();
+        create(&scratch.path().join("a")).unwrap();
+        let [one, other] = ["", "a"].map(|path| volume(&scratch.path().join(path)).unwrap().unwrap());
+        assert!(one.device == other.device && one.free > 0);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_age_is_that_of_the_last_backup_of_this_data_also_after_a_restart() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let directory = scratch.directory("data", 9);
+        let now = time_of("20300101T000000Z").unwrap();
+        assert_eq!(directory.age(now).unwrap(), None);
+        let (directory, first) = made(directory).await;
+        scratch.rename(&first, "20291231T230000Z");
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(directory.age(now).unwrap(), hour);
+        // One of other data, one that is no backup, and one that a clock has made that was ahead.
+        scratch.write("other", "a").await;
+        let (_, other) = made(scratch.directory("other", 9)).await;
+        scratch.rename(&other, "20291231T235000Z");
+        create(&scratch.path("to/20291231T235500Z")).unwrap();
+        scratch.copy("to/20291231T230000Z", &format!("to/{FUTURE}"));
+        assert_eq!(directory.age(now).unwrap(), hour);
+        fs::remove_dir_all(scratch.path("to/20291231T230000Z")).unwrap();
+        assert_eq!(directory.age(now).unwrap(), None, "a name with a time in the future says nothing");
+        let last = Last { age: Duration::from_secs(60), at: Instant::now() };
+        assert!(last.age() >= Duration::from_secs(60));
     }
 }

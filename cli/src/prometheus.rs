@@ -100,9 +100,12 @@ fn describe() {
     describe_gauge!(
         "nameservice_backup_age_seconds",
         Unit::Seconds,
-        "Since the last backup, or since the start if there is none"
+        "Since the last backup that was made and checked, or since the start if there is none of this data"
     );
-    describe_counter!("nameservice_backup_failures_total", "Backups that failed, and are tried again");
+    describe_counter!(
+        "nameservice_backup_failures_total",
+        "Backups that were not made, failed their check, or were not removed, by step"
+    );
     describe_histogram!(
         "nameservice_log_commit_duration_seconds",
         Unit::Seconds,

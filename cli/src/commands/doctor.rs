@@ -252,7 +252,7 @@ async fn check_log(directory: &Path, fix: bool, report: &mut Report, output: Out
 /// Copies data that is in use, to examine the copy.
 async fn copy_of(directory: &Path, copy: &Path, output: Output) -> Result<(), Failure> {
     let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", directory.display()));
-    nameservice_embedded::backup_observed(directory, copy, &|progress| bar.show(progress)).await?;
+    nameservice_embedded::copy_observed(directory, copy, &|progress| bar.show(progress)).await?;
     Ok(())
 }
 

@@ -306,7 +306,8 @@ fn backups_are_made_by_the_service_can_be_served_and_have_an_age() {
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
     let backups = || {
         let mut found: Vec<_> = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path()).collect();
-        found.retain(|path| path.file_name().unwrap() != "partial");
+        // Neither what is being made, nor what is being removed.
+        found.retain(|path| path.file_name().unwrap() != "partial" && path.extension().is_none());
         found.sort();
         found
     };
@@ -325,6 +326,10 @@ fn backups_are_made_by_the_service_can_be_served_and_have_an_age() {
         let age = metrics.lines().find_map(|line| line.strip_prefix("nameservice_backup_age_seconds "));
         let age = age.unwrap_or_else(|| panic!("{metrics}")).parse::<f64>().unwrap();
         assert!(age >= 0.0, "{metrics}");
+        for step in ["make", "check", "remove"] {
+            let none = format!("nameservice_backup_failures_total{{step=\"{step}\"}} 0");
+            assert!(metrics.lines().any(|line| line == none), "{metrics}");
+        }
         age < 60.0
     });
     terminate(&mut service);

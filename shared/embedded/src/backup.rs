@@ -1,4 +1,4 @@
-//! Copies a log while it is being written.
+//! Copies a log while it is being written, and checks the copy.
 
 use std::{
     fs::{self, File},
@@ -9,14 +9,17 @@ use std::{
     time::Duration,
 };
 
-use nameservice_model::{Observer, Progress};
+use nameservice_model::{Error, Finding, Observer, Progress};
+use rusqlite::ErrorCode;
 use tokio::time::timeout;
 
 use crate::{
-    Embedded,
+    Embedded, OpenError,
     directory::{LOG_FILE, NEW_LOG_FILE, check_log, create_directory, sync_directory},
+    doctor::{damage_of, damage_of_pages, unreadable_file},
     feed::blocking,
-    log::{Readers, incomplete},
+    log::{Failure, Readers, failed, incomplete, is_unavailable},
+    timeline::Timeline,
 };
 
 /// How often the progress of a copy is reported.
@@ -49,85 +52,201 @@ pub enum BackupError {
     Copy(#[source] nameservice_model::Error),
     /// The directory to copy cannot be used.
     #[error(transparent)]
-    Source(crate::OpenError),
+    Source(OpenError),
     /// The copy is not a log.
     #[error("the copy cannot be used")]
-    Copied(#[source] crate::OpenError),
+    Copied(#[source] OpenError),
+    /// The data is damaged, and so would be its backup.
+    #[error(
+        "the data is damaged, and nothing was backed up: {}; restore a backup, or examine the data with `nameservice doctor`",
+        first_of(findings)
+    )]
+    Damaged {
+        /// What is damaged.
+        findings: Vec<Finding>,
+    },
 }
 
-impl Embedded {
-    /// Copies the current nameservice into a new directory, while it is in use. Returns the position of the copy.
-    ///
-    /// The copy is consistent, and durable once this returns. To restore it, open its directory like any other. Its
-    /// feed ends at the position of the backup, so readers that are ahead of it get `410 Gone` and begin again with a
-    /// snapshot.
-    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
-        copy(self.readers().ok_or(BackupError::InMemory)?, to.as_ref(), &|_| {}).await
+impl BackupError {
+    /// Returns whether the check of the data has failed, rather than the copy of it.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } | Self::Copied(_) => true,
+            Self::Source(error) => matches!(
+                error,
+                OpenError::Incomplete { .. }
+                    | OpenError::Damaged { .. }
+                    | OpenError::NotALog { .. }
+                    | OpenError::Gone { .. }
+            ),
+            _ => false,
+        }
     }
 }
 
-/// Copies the nameservice of a directory into a new one, as [`Embedded::backup`] does, even while another process uses
-/// it. Returns the position of the copy.
+/// Returns the first finding of each kind, and how many others there are.
+fn first_of(findings: &[Finding]) -> String {
+    let mut shown: Vec<&Finding> = Vec::new();
+    for finding in findings {
+        if shown.iter().all(|shown| shown.code != finding.code) {
+            shown.push(finding);
+        }
+    }
+    let words = shown.iter().map(|finding| {
+        let address = finding.address.as_deref().map(|address| format!(" (`{address}`)")).unwrap_or_default();
+        format!("{}: {}{address}", finding.code, finding.what)
+    });
+    let words = words.collect::<Vec<_>>().join("; ");
+    match findings.len() - shown.len() {
+        0 => words,
+        others => format!("{words}; and {others} more"),
+    }
+}
+
+/// Whether a copy is checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Check {
+    /// A backup: what is damaged is not backed up.
+    Content,
+    /// A copy that is examined by its caller.
+    Nothing,
+}
+
+impl Embedded {
+    /// Copies the current nameservice into a new directory, while it is in use, and checks the copy. Returns the position of the
+    /// copy.
+    ///
+    /// The copy is consistent, and durable once this returns. It was examined as by [`examine`](crate::examine): if the data is
+    /// damaged, there is no backup. To restore it, open its directory like any other. Its feed ends at the position of the backup,
+    /// so readers that are ahead of it get `410 Gone` and begin again with a snapshot.
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+        let readers = self.readers().ok_or(BackupError::InMemory)?;
+        // Connections of its own: those of readers would show what they have cached, and not what the file has become.
+        copy(Arc::new(Readers::new(readers.path())), to.as_ref(), Check::Content, &|_| {}).await
+    }
+}
+
+/// Copies the nameservice of a directory into a new one, and checks the copy, as [`Embedded::backup`] does, even while another
+/// process uses it. Returns the position of the copy.
 pub async fn backup(directory: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64, BackupError> {
     backup_observed(directory, to, &|_| {}).await
 }
 
-/// Copies the data of a directory, and reports the size of the copy to `observe`, in bytes. The copy may be smaller than the total,
-/// which includes pages that are only partly filled.
+/// Backs up the data of a directory, and reports the size of the copy to `observe`, in bytes. The copy may be smaller than the total,
+/// which includes pages that are only partly filled. Its check follows, and does not report progress.
 pub async fn backup_observed(
     directory: impl AsRef<Path>,
     to: impl AsRef<Path>,
     observe: Observer<'_>,
 ) -> Result<u64, BackupError> {
-    let directory = directory.as_ref();
+    copy(readers_of(directory.as_ref())?, to.as_ref(), Check::Content, observe).await
+}
+
+/// Copies the data of a directory, damaged or not, so that it can be examined while another process uses the directory. Returns the
+/// position of the copy, and reports its size to `observe`.
+pub async fn copy_observed(
+    directory: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    observe: Observer<'_>,
+) -> Result<u64, BackupError> {
+    copy(readers_of(directory.as_ref())?, to.as_ref(), Check::Nothing, observe).await
+}
+
+/// Returns the most bytes that a backup of a directory takes now.
+pub async fn backup_bytes(directory: impl AsRef<Path>) -> Result<u64, BackupError> {
+    let readers = readers_of(directory.as_ref())?;
+    blocking(move || readers.bytes()).await.map_err(not_copied)
+}
+
+fn readers_of(directory: &Path) -> Result<Arc<Readers>, BackupError> {
     let log = directory.join(LOG_FILE);
     match check_log(&log).map_err(BackupError::Source)? {
-        true => copy(Arc::new(Readers::new(&log)), to.as_ref(), observe).await,
-        false => Err(BackupError::Source(crate::OpenError::Missing { directory: directory.to_owned() })),
+        true => Ok(Arc::new(Readers::new(&log))),
+        false => Err(BackupError::Source(OpenError::Missing { directory: directory.to_owned() })),
     }
 }
 
-async fn copy(readers: Arc<Readers>, to: &Path, observe: Observer<'_>) -> Result<u64, BackupError> {
-    let to = to.to_owned();
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| BackupError::Io { path, source }
-    };
-    if to.try_exists().map_err(failed(&to))? {
-        return Err(BackupError::Exists { path: to });
+async fn copy(readers: Arc<Readers>, to: &Path, check: Check, observe: Observer<'_>) -> Result<u64, BackupError> {
+    if to.try_exists().map_err(not_written(to))? {
+        return Err(BackupError::Exists { path: to.to_owned() });
     }
     check_complete(&readers).await?;
-    create_directory(&to).map_err(failed(&to))?;
-    // It gets its final name once it is complete.
+    if check == Check::Content {
+        let pages = readers.clone();
+        let damaged = blocking(move || pages.read(|connection| Ok(damage_of_pages(connection)?))).await;
+        sound(damaged.map_err(not_copied)?)?;
+    }
+    create_directory(to).map_err(not_written(to))?;
+    let copied = copy_into(readers, to, check, observe).await;
+    if copied.is_err() {
+        // No directory is left that looks like a backup, or takes space.
+        let _ = fs::remove_file(to.join(NEW_LOG_FILE));
+        let _ = fs::remove_dir(to);
+    }
+    copied
+}
+
+async fn copy_into(readers: Arc<Readers>, to: &Path, check: Check, observe: Observer<'_>) -> Result<u64, BackupError> {
+    // It gets its final name once it is complete and checked.
     let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
     let copy = new.clone();
     let sized = readers.clone();
-    let total = Some(blocking(move || sized.bytes()).await.map_err(BackupError::Copy)?);
+    let total = Some(blocking(move || sized.bytes()).await.map_err(not_copied)?);
     let mut copying = pin!(blocking(move || {
         readers.copy(&copy)?;
-        Readers::position_of(&copy)
+        let timeline = Timeline::read(&copy).map_err(|error| failed(Failure::Sqlite(error)))?;
+        Ok(timeline.position())
     }));
     let copied = || Progress { done: fs::metadata(&new).map_or(0, |file| file.len()), total };
     let position = loop {
         match timeout(LOOK, &mut copying).await {
-            Ok(position) => break position.map_err(BackupError::Copy)?,
+            Ok(position) => break position.map_err(not_copied)?,
             Err(_) => observe(copied()),
         }
     };
     observe(copied());
-    File::open(&new).and_then(|new| new.sync_all()).map_err(failed(&new))?;
-    fs::rename(&new, &file).map_err(failed(&file))?;
-    sync_directory(&to).map_err(failed(&to))?;
-    match check_log(&file) {
-        Ok(_) => Ok(position),
-        Err(error) => Err(BackupError::Copied(error)),
+    File::open(&new).and_then(|new| new.sync_all()).map_err(not_written(&new))?;
+    check_log(&new).map_err(BackupError::Copied)?;
+    if check == Check::Content {
+        let copy = new.clone();
+        let damaged = blocking(move || match damage_of(&copy) {
+            Err(error) if is_unavailable(&error) => Err(failed(Failure::Sqlite(error))),
+            // What cannot be examined is damaged.
+            Err(error) => Ok(vec![unreadable_file(&error)]),
+            Ok(findings) => Ok(findings),
+        });
+        sound(damaged.await.map_err(not_copied)?)?;
     }
+    fs::rename(&new, &file).map_err(not_written(&file))?;
+    sync_directory(to).map_err(not_written(to))?;
+    Ok(position)
+}
+
+/// Returns an error if there are findings.
+fn sound(findings: Vec<Finding>) -> Result<(), BackupError> {
+    if findings.is_empty() { Ok(()) } else { Err(BackupError::Damaged { findings }) }
+}
+
+/// Returns the error for a log that cannot be read: that of a damaged one, if SQLite says so.
+fn not_copied(error: Error) -> BackupError {
+    if let Error::Store { source, .. } = &error
+        && let Some(Failure::Sqlite(error)) = source.downcast_ref::<Failure>()
+        && let Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) = error.sqlite_error_code()
+    {
+        return BackupError::Damaged { findings: vec![unreadable_file(error)] };
+    }
+    BackupError::Copy(error)
+}
+
+fn not_written(path: &Path) -> impl FnOnce(io::Error) -> BackupError {
+    let path = path.to_owned();
+    move |source| BackupError::Io { path, source }
 }
 
 /// Checks that a log holds all that it has answered: a copy would not show what is missing, since it has no mark of its
 /// own.
 async fn check_complete(readers: &Arc<Readers>) -> Result<(), BackupError> {
     let (readers, path) = (readers.clone(), readers.path().to_owned());
-    let missing = blocking(move || readers.missing()).await.map_err(BackupError::Copy)?;
+    let missing = blocking(move || readers.missing()).await.map_err(not_copied)?;
     missing.map_or(Ok(()), |reason| Err(BackupError::Source(incomplete(&path, reason))))
 }

@@ -38,6 +38,7 @@ mod snapshots;
 pub mod state;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod view;
 mod writer;
 
@@ -47,11 +48,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-pub use backup::{BackupError, backup, backup_observed};
+pub use backup::{BackupError, backup, backup_bytes, backup_observed, copy_observed};
 pub use doctor::{CODES, Examined, examine, examine_observed};
 pub use error::OpenError;
 pub use nameservice_model::{Finding, Fix, Severity};
 pub use state::Replicated;
+pub use timeline::Timeline;
 pub use view::View;
 
 use crate::{

@@ -14,7 +14,7 @@ use crate::{
 const LINES: u32 = 20;
 /// How many rows are read between two progress reports.
 const OBSERVED: u64 = 1024;
-const RESTORE: &str = "stop the service and restore a backup";
+pub(super) const RESTORE: &str = "stop the service and restore a backup";
 
 /// What was examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) fn look(
 ) -> rusqlite::Result<(Examined, Vec<Problem>)> {
     let mut examined = Examined::default();
     let mut problems = Vec::new();
-    look_at_file(connection, &mut problems)?;
+    look_at_file(connection, "integrity_check", &mut problems)?;
     let mut read = Rows::of(connection, observe);
     let (identity, checked_after) = identity_of(connection)?.unzip();
     let checked_after = checked_after.unwrap_or(u64::MAX);
@@ -112,8 +112,9 @@ pub(super) fn look(
     Ok((examined, problems))
 }
 
-fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
-    let mut check = connection.prepare(&format!("PRAGMA integrity_check({LINES})"))?;
+/// Runs a check of SQLite's own: `integrity_check`, or `quick_check`, which does not compare the index with the changes.
+pub(super) fn look_at_file(connection: &Connection, check: &str, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
+    let mut check = connection.prepare(&format!("PRAGMA {check}({LINES})"))?;
     let mut rows = check.query([])?;
     while let Some(row) = rows.next()? {
         let line: String = row.get(0)?;
@@ -124,7 +125,7 @@ fn look_at_file(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlit
         problems.push(match line.contains("index log_by_address") {
             true => Problem::new("file-index-damaged", Severity::Error, what, "builds the index again")
                 .repaired_by(Repair::Reindex),
-            false => Problem::new("file-damaged", Severity::Error, what, RESTORE),
+            false => Problem::new(super::FILE_DAMAGED, Severity::Error, what, RESTORE),
         });
     }
     Ok(())
@@ -163,9 +164,20 @@ fn look_at_changes(
         examined.position = position;
         examined.changes += 1;
         read.one_more();
-        let address = row.get_ref(2)?.as_str()?.to_owned();
-        let body = row.get_ref(3)?.as_blob()?;
-        let checked = rows::checked_change(position, row.get(1)?, &address, body);
+        let columns = || Ok::<_, rusqlite::Error>((row.get(1)?, row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_blob()?));
+        let (at, address, body) = match columns() {
+            Ok((at, address, body)) => (at, address.to_owned(), body),
+            // Damage has made a column something else, as text that is not UTF-8.
+            Err(error) => {
+                let what = format!("change {position} cannot be read: {error}");
+                let unreadable = Problem::new("change-unreadable", Severity::Error, what, MEND);
+                problems.push(unreadable.repaired_by(Repair::DropChangesUpTo(position)));
+                last.clear();
+                (oldest, before) = (position + 1, None);
+                continue;
+            }
+        };
+        let checked = rows::checked_change(position, at, &address, body);
         let sums = rows::sums_of(body).filter(|_| position > checked_after);
         let unchained = match (before, sums) {
             (Some(before), Some((own, chain))) => rows::chained(before, own) != chain,
@@ -213,7 +225,15 @@ fn look_at_records(
         examined.records += 1;
         read.one_more();
         let id: u64 = row.get(0)?;
-        let record = match rows::checked_record(id, row.get_ref(1)?.as_blob()?) {
+        let body = match row.get_ref(1).and_then(|body| Ok(body.as_blob()?)) {
+            Ok(body) => body,
+            Err(error) => {
+                let what = format!("record {id} cannot be read: {error}");
+                problems.push(Problem::new("record-unreadable", Severity::Error, what, RESTORE));
+                continue;
+            }
+        };
+        let record = match rows::checked_record(id, body) {
             Ok((record, is_checked)) if is_checked || may_be_former => record,
             Ok((record, _)) => {
                 let what = format!("record {id} has no checksum");
@@ -306,7 +326,7 @@ fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
             );
             let mut corrected = record.clone();
             (corrected.branches, corrected.dependents) = counted;
-            let wrong = Problem::new("count-wrong", Severity::Error, what, "sets the counts to match the records");
+            let wrong = Problem::new(super::COUNT_WRONG, Severity::Error, what, "sets the counts to match the records");
             problems.push(wrong.at(&record.address).repaired_by(Repair::Put(Box::new(corrected))));
         }
     }

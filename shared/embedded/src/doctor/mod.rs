@@ -11,7 +11,7 @@ use nameservice_model::{Finding, Fix, Observer, Result, Severity};
 use rusqlite::{Connection, OpenFlags};
 
 pub use self::look::Examined;
-use self::look::{Problem, Repair, look};
+use self::look::{Problem, RESTORE, Repair, look, look_at_file};
 use crate::{
     Embedded, OpenError,
     directory::Directory,
@@ -19,11 +19,17 @@ use crate::{
     log::{Mark, Readers, connect, rows, torn_sector_safe, upstream_of},
 };
 
+const FILE_DAMAGED: &str = "file-damaged";
 const ANSWERED_LOST: &str = "answered-lost";
+/// The only error whose rows are those that were written.
+const COUNT_WRONG: &str = "count-wrong";
+/// What is found in replicas that are not damaged: they begin with a snapshot, whose records have no changes, and remove
+/// changes by the times of their upstream.
+const OF_REPLICAS: [&str; 3] = ["log-gap", "position-behind", "state-unexplained"];
 
 /// Every code of a finding, and what it means.
 pub const CODES: &[(&str, &str)] = &[
-    ("file-damaged", "SQLite finds the file inconsistent"),
+    (FILE_DAMAGED, "SQLite finds the file inconsistent"),
     ("file-index-damaged", "the index of the changes by address does not agree with the changes"),
     ("log-gap", "positions are missing between two changes"),
     ("change-unreadable", "a change cannot be read, or its checksum is wrong"),
@@ -33,7 +39,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("record-twice", "two rows are of one address"),
     ("position-behind", "a record is newer than the last change"),
     ("state-unexplained", "the last change of a concern has another watermark than the record"),
-    ("count-wrong", "a count of branches or dependents is not what the records say"),
+    (COUNT_WRONG, "a count of branches or dependents is not what the records say"),
     ("reference-dangling", "a graph source depends on a record that does not exist"),
     ("branch-orphaned", "the source of a branch does not exist"),
 ];
@@ -107,6 +113,30 @@ fn examine_with(readers: &Readers) -> Result<(Examined, Vec<Finding>)> {
         let (examined, problems) = look(&transaction, durable.as_ref(), &|_| {})?;
         Ok((examined, problems.into_iter().map(|problem| problem.finding).collect()))
     })
+}
+
+/// Returns the findings that mean that the content of a log is damaged. Nobody writes it meanwhile.
+pub(crate) fn damage_of(log: &Path) -> rusqlite::Result<Vec<Finding>> {
+    let connection = connect(log, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let is_replica = upstream_of(&connection)?.is_some();
+    let (_, problems) = look(&connection, None, &|_| {})?;
+    let findings = problems.into_iter().map(|problem| problem.finding);
+    Ok(findings
+        .filter(|finding| finding.severity == Severity::Error && finding.code != COUNT_WRONG)
+        .filter(|finding| !is_replica || !OF_REPLICAS.contains(&finding.code))
+        .collect())
+}
+
+/// Returns what SQLite finds damaged in the pages of a file. A copy has pages of its own: it does not show what is missing.
+pub(crate) fn damage_of_pages(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let mut problems = Vec::new();
+    look_at_file(connection, "quick_check", &mut problems)?;
+    Ok(problems.into_iter().map(|problem| problem.finding).collect())
+}
+
+/// Returns the finding for a file that SQLite cannot read.
+pub(crate) fn unreadable_file(error: &rusqlite::Error) -> Finding {
+    Problem::new(FILE_DAMAGED, Severity::Error, format!("SQLite cannot read it: {error}"), RESTORE).finding
 }
 
 /// Applies one repair, all of it or nothing.

@@ -119,15 +119,6 @@ impl Readers {
         }
     }
 
-    /// Returns the position of the last change in a log that is not in use.
-    pub(crate) fn position_of(path: &Path) -> Result<u64> {
-        let read = || -> Result<u64, Failure> {
-            let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            Ok(connection.query_row("SELECT coalesce(max(position), 0) FROM changes", [], |row| row.get(0))?)
-        };
-        read().map_err(failed)
-    }
-
     /// Returns the path of the log.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -169,8 +160,8 @@ pub(crate) enum Failure {
     Path,
 }
 
-fn failed(source: Failure) -> Error {
-    /// What passes: no descriptor or memory is left, the disk does not answer, or another process is in the way.
+/// Returns whether an error passes: no descriptor or memory is left, the disk does not answer, or another process is in the way.
+pub(crate) fn is_unavailable(error: &rusqlite::Error) -> bool {
     const PASSING: [ErrorCode; 5] = [
         ErrorCode::CannotOpen,
         ErrorCode::OutOfMemory,
@@ -178,8 +169,12 @@ fn failed(source: Failure) -> Error {
         ErrorCode::DatabaseBusy,
         ErrorCode::DiskFull,
     ];
+    error.sqlite_error_code().is_some_and(|code| PASSING.contains(&code))
+}
+
+pub(crate) fn failed(source: Failure) -> Error {
     match &source {
-        Failure::Sqlite(error) if error.sqlite_error_code().is_some_and(|code| PASSING.contains(&code)) => {
+        Failure::Sqlite(error) if is_unavailable(error) => {
             Error::Unavailable { operation: READ, source: Some(source.into()) }
         }
         _ => Error::Store { operation: READ, source: source.into() },

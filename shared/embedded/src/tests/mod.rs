@@ -1,5 +1,6 @@
 //! Tests of what is particular to this backend. The contract suite tests its behaviour as a nameservice.
 
+mod backups;
 mod calls;
 mod commands;
 mod crashes;

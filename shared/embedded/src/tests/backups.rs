@@ -1,0 +1,217 @@
+//! Backups are checked, and what they are backups of is known.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use nameservice_model::{ChangeFeed, Limit, NameService, Run};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use rusqlite::{Connection, types::Value};
+
+use super::{at, commands::Commands, open, pushed, without_sums};
+use crate::{
+    BackupError, Embedded, Options, Timeline, backup, copy_observed,
+    directory::{DURABLE_FILE, LOG_FILE},
+    log::rows,
+};
+
+/// A directory with records, some of whose changes have been removed, all of it in the file of the log.
+async fn filled() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let names = open(directory.path());
+    let mut commands = Commands::new(3);
+    for _ in 0..300 {
+        let _ = names.inner.writer.write("test", commands.next().0).await;
+    }
+    for n in 0..40 {
+        pushed(&names, &format!("kept/{n}"), 1).await;
+    }
+    drop(names);
+    drop(open(directory.path()));
+    for table in ["log", "tail"] {
+        damage(directory.path(), &format!("DELETE FROM {table} WHERE position <= 60"));
+    }
+    drop(open(directory.path()));
+    directory
+}
+
+fn damage(directory: &Path, statement: &str) {
+    Connection::open(directory.join(LOG_FILE)).unwrap().execute_batch(statement).unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for file in [LOG_FILE, DURABLE_FILE].into_iter().filter(|file| from.join(file).exists()) {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
+/// Returns everything that a log holds.
+fn content(directory: &Path) -> Vec<Vec<Value>> {
+    let log = Connection::open(directory.join(LOG_FILE)).unwrap();
+    let mut content = Vec::new();
+    for (table, columns) in [("changes", 4), ("records", 2), ("memories", 2), ("identity", 2)] {
+        let mut select = log.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
+        let rows = select.query_map([], |row| (0..columns).map(|column| row.get(column)).collect()).unwrap();
+        content.extend(rows.map(|row: rusqlite::Result<Vec<Value>>| row.unwrap()));
+    }
+    content
+}
+
+#[tokio::test]
+async fn a_damaged_record_is_named_and_there_is_no_backup() {
+    let directory = tempfile::tempdir().unwrap();
+    let parent = tempfile::tempdir().unwrap();
+    let to = parent.path().join("copy");
+    let names = open(directory.path());
+    for n in 0..5 {
+        pushed(&names, &format!("a{n}"), 1).await;
+    }
+    let id: u64 = names.view().state().get(&at("a3")).unwrap().id;
+    drop(names);
+    let log = Connection::open(directory.path().join(LOG_FILE)).unwrap();
+    let mut body: Vec<u8> = log.query_row("SELECT body FROM records WHERE id = ?1", [id], |row| row.get(0)).unwrap();
+    let found = body.windows(5).position(|window| window == b"bafy1").unwrap();
+    body[found + 4] ^= 2;
+    log.execute("UPDATE records SET body = ?2 WHERE id = ?1", rusqlite::params![id, body]).unwrap();
+    drop(log);
+    let failed = backup(directory.path(), &to).await.unwrap_err();
+    let BackupError::Damaged { findings } = &failed else { panic!("{failed:?}") };
+    // The others say that there is no record for its changes.
+    assert!(findings[1..].iter().all(|finding| finding.code == "state-unexplained"), "{findings:?}");
+    let expected = format!("record-unreadable: record {id} cannot be read: its checksum is wrong");
+    assert!(failed.is_damage() && failed.to_string().contains(&expected), "{failed}");
+    assert!(!to.exists(), "nothing is left that looks like a backup");
+    // What is to be examined is copied all the same.
+    copy_observed(directory.path(), &to, &|_| {}).await.unwrap();
+}
+
+#[tokio::test]
+async fn data_that_is_served_is_checked_too() {
+    let (directory, parent) = (filled().await, tempfile::tempdir().unwrap());
+    let names = open(directory.path());
+    let to = parent.path().join("copy");
+    let _ = names.backup(&to).await.unwrap();
+    let log = directory.path().join(LOG_FILE);
+    let mut bytes = fs::read(&log).unwrap();
+    // Everywhere, since pages that are not used have copies of it.
+    let places: Vec<_> = (0..bytes.len() - 7).filter(|at| bytes[*at..].starts_with(b"kept/38")).collect();
+    for place in places {
+        bytes[place] ^= 1;
+    }
+    fs::write(&log, bytes).unwrap();
+    let failed = names.backup(parent.path().join("next")).await.unwrap_err();
+    assert!(failed.is_damage() && failed.to_string().contains("record-unreadable: record "), "{failed}");
+    assert_eq!(names.lookup(&at("kept/38")).await.unwrap().map(|record| record.head.unwrap().t()), Some(1));
+    let restored = Embedded::open_existing(&to, Options::default()).unwrap();
+    assert_eq!(restored.view().position(), names.view().position());
+}
+
+#[tokio::test]
+async fn wrong_counts_and_the_format_before_are_backed_up() {
+    let (directory, parent) = (filled().await, tempfile::tempdir().unwrap());
+    let log = Connection::open(directory.path().join(LOG_FILE)).unwrap();
+    let select = "SELECT id, body FROM records ORDER BY id DESC LIMIT 1";
+    let (id, body): (u64, Vec<u8>) = log.query_row(select, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let (mut record, _) = rows::checked_record(id, &body).unwrap();
+    record.branches += 7;
+    let body = rows::encode_record(&record).unwrap();
+    log.execute("UPDATE records SET body = ?2 WHERE id = ?1", rusqlite::params![id, body]).unwrap();
+    drop(log);
+    let _ = backup(directory.path(), parent.path().join("counts")).await.unwrap();
+    without_sums(directory.path());
+    let to = parent.path().join("former");
+    let _ = backup(directory.path(), &to).await.unwrap();
+    let former = Timeline::open(&to).unwrap();
+    assert!(former.identity().is_none() && !former.continues(&former).unwrap(), "it cannot be compared with others");
+}
+
+#[tokio::test]
+async fn a_replica_is_backed_up_whatever_its_snapshot_and_its_changes_have_left() {
+    let (upstream, directory) = (Embedded::memory(Options::default()).unwrap(), tempfile::tempdir().unwrap());
+    let parent = tempfile::tempdir().unwrap();
+    let mut commands = Commands::new(9);
+    for _ in 0..200 {
+        let _ = upstream.inner.writer.write("test", commands.next().0).await;
+    }
+    let replica = Embedded::open_replica(directory.path(), "http://upstream", Options::default()).unwrap();
+    let records = upstream.view().state().records().map(|record| record.to_model()).collect();
+    let position = upstream.view().position();
+    replica.adopt(records, position).await.unwrap();
+    assert_eq!(replica.backup(parent.path().join("snapshot")).await.unwrap(), position);
+    for _ in 0..20 {
+        let _ = upstream.inner.writer.write("test", commands.next().0).await;
+    }
+    let Run::Changes(changes) = upstream.changes(position, Limit::MAX).await.unwrap() else { panic!("no changes") };
+    replica.replicate(changes.into_iter().map(Into::into).collect()).await.unwrap();
+    let to = parent.path().join("copy");
+    let position = replica.backup(&to).await.unwrap();
+    assert_eq!(position, upstream.view().position());
+    let timeline = Timeline::open(&to).unwrap();
+    assert!(timeline.continues(&Timeline::open(parent.path().join("snapshot")).unwrap()).unwrap());
+}
+
+#[tokio::test]
+async fn a_log_continues_its_backups_but_neither_other_data_nor_what_a_restore_has_left_behind() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = |name: &str| parent.path().join(name);
+    let timeline = |name: &str| Timeline::open(path(name)).unwrap();
+    let names = open(&path("data"));
+    pushed(&names, "a", 1).await;
+    let _ = names.backup(path("first")).await.unwrap();
+    pushed(&names, "b", 1).await;
+    let _ = names.backup(path("lost")).await.unwrap();
+    copy(&path("first"), &path("restored"));
+    let restored = open(&path("restored"));
+    for address in ["c", "d"] {
+        pushed(&restored, address, 1).await;
+    }
+    let other = open(&path("other"));
+    pushed(&other, "a", 1).await;
+    let continues = |new: &str, old: &str| timeline(new).continues(&timeline(old)).unwrap();
+    assert!(continues("data", "first") && continues("data", "lost") && continues("lost", "lost"));
+    assert!(continues("restored", "first"));
+    assert!(!continues("first", "lost"), "it is not as far");
+    assert!(!continues("restored", "lost"), "the same position has another change");
+    assert!(!continues("data", "other") && !continues("other", "first"));
+    assert!(timeline("lost").recorded_at() >= timeline("first").recorded_at());
+    // Without the change, identity and position are all there is.
+    damage(&path("restored"), "DELETE FROM log; DELETE FROM tail WHERE position < (SELECT max(position) FROM tail)");
+    assert!(continues("restored", "lost"));
+    assert!(Timeline::open(path("nowhere")).is_err());
+    drop((names, restored, other));
+}
+
+#[tokio::test]
+async fn each_flipped_bit_is_found_or_leaves_the_backup_as_it_would_be() {
+    const FLIPS: u32 = 300;
+    let (whole, parent) = (filled().await, tempfile::tempdir().unwrap());
+    let (data, to) = (parent.path().join("data"), parent.path().join("copy"));
+    let expected = content(whole.path());
+    copy(whole.path(), &data);
+    let bytes = fs::read(whole.path().join(LOG_FILE)).unwrap();
+    let mut random = StdRng::seed_from_u64(47);
+    let (mut found, mut harmless) = (BTreeMap::<&str, u32>::new(), 0);
+    for _ in 0..FLIPS {
+        let (at, bit) = (random.random_range(0..bytes.len()), random.random_range(0..8));
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << bit;
+        fs::write(data.join(LOG_FILE), flipped).unwrap();
+        match backup(&data, &to).await {
+            Ok(_) => {
+                assert!(content(&to) == expected, "byte {at}, bit {bit}: a backup that is not what was written");
+                harmless += 1;
+                fs::remove_dir_all(&to).unwrap();
+            }
+            Err(error) => {
+                assert!(error.is_damage() && !to.exists(), "byte {at}, bit {bit}: {error:?}");
+                let by = match &error {
+                    BackupError::Damaged { findings } => findings[0].code,
+                    _ => "not the log that was answered from",
+                };
+                *found.entry(by).or_default() += 1;
+            }
+        }
+    }
+    println!("{FLIPS} flipped bits of {} bytes: {harmless} change nothing, found by {found:?}", bytes.len());
+    assert_eq!(harmless + found.values().sum::<u32>(), FLIPS);
+    assert!(found.contains_key("record-unreadable") && found.contains_key("change-unreadable"), "{found:?}");
+}
