@@ -19,8 +19,8 @@ use crate::{commands::TokenCommand, serve::ServeArgs};
 use crate::{
     commands::{
         BranchCommand, ChangesArgs, ConfigArgs, CreateArgs, DiffArgs, DoctorArgs, HealthArgs, HistoryArgs,
-        LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs, RetractArgs,
-        SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
+        LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
+        RestoreBackupArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     lists::FormatArgs,
     options::{LogFormat, LogLevel, TargetArgs, WriteArgs},
@@ -153,6 +153,11 @@ pub enum Command {
         /// The new directory
         to: PathBuf,
     },
+    /// Make a backup the data of a directory that no process uses
+    ///
+    /// The backup is checked first. Data that is there is moved aside, and is not deleted. If it has what the backup does not, the
+    /// command reports the positions and times of both, and requires --accept-loss. Without --data, the directory is .nameservice.
+    RestoreBackup(RestoreBackupArgs),
     /// Copy records from one place to another: those that are missing or older there
     ///
     /// Branches are copied after their sources, graph sources after what they depend on. Values that are newer at the target,
@@ -287,6 +292,14 @@ mod tests {
         }
         parse(&format!("push index mydb {ID} 2 --allow-equal")).unwrap();
         parse(&format!("push index mydb {ID} 2 --expect {ID}@1 --expect-rev 3")).unwrap();
+    }
+
+    #[test]
+    fn a_restore_accepts_a_loss_only_if_that_is_said() {
+        for (line, accepted) in [("", false), (" --accept-loss", true)] {
+            let command = parse(&format!("restore-backup saved --data data{line}")).unwrap().command;
+            assert!(matches!(command, Command::RestoreBackup(args) if args.accept_loss == accepted), "{line}");
+        }
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Init => return service::init(&target, Output::new(json)).await,
         Command::Doctor(args) => return doctor::run(&target, &args, Output::new(json)).await,
         Command::Backup { to } => return service::backup(&target, &to, Output::new(json)).await,
+        Command::RestoreBackup(args) => return service::restore_backup(&target, &args, Output::new(json)).await,
         #[cfg(feature = "serve")]
         Command::Token(command) => return token::run(command, Output::new(json)),
         Command::Login(args) => return login::run(args, Output::new(json)).await,

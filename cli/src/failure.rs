@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use nameservice_client::RequestError;
-use nameservice_embedded::{BackupError, OpenError};
+use nameservice_embedded::{BackupError, OpenError, RestoreError};
 use nameservice_http::problem::ProblemDocument;
 use nameservice_model::{BoxError, Error as StoreError};
 #[cfg(feature = "sync")]
@@ -87,6 +87,9 @@ pub enum Failure {
     /// The data was not copied.
     #[error(transparent)]
     Backup(#[from] BackupError),
+    /// A backup was not restored.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// The data cannot be copied to be examined.
     #[error("cannot create a temporary directory")]
     Copy(#[source] io::Error),
@@ -213,10 +216,13 @@ impl Failure {
             }
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
+            Self::Restore(RestoreError::Loss { .. }) => CONFLICT,
+            Self::Restore(RestoreError::Backup { source: BackupError::Source(OpenError::Missing { .. }), .. }) => USAGE,
             Self::BadAnswer(_)
             | Self::Library(_)
             | Self::Open(_)
             | Self::Backup(_)
+            | Self::Restore(_)
             | Self::Copy(_)
             | Self::Files(_)
             | Self::Table { .. }

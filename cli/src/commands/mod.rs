@@ -57,7 +57,7 @@ pub use remote::{RemoteCommand, RemoteMoveArgs};
 pub use search::SearchArgs;
 #[cfg(feature = "opensearch")]
 pub use search_index::{SearchIndexArgs, SearchIndexCommand};
-pub use service::HealthArgs;
+pub use service::{HealthArgs, RestoreBackupArgs};
 pub use show::ShowArgs;
 pub use status::StatusArgs;
 #[cfg(feature = "serve")]

@@ -1,11 +1,11 @@
-//! `init`, `backup`, `health`, `openapi`, `completions` and `man`: about the service rather than its records.
+//! `init`, `backup`, `restore-backup`, `health`, `openapi`, `completions` and `man`: about the service rather than its records.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::Shell;
 use nameservice::Place;
-use nameservice_embedded::{OpenError, Options};
+use nameservice_embedded::{OpenError, Options, Restored};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -26,6 +26,16 @@ pub struct HealthArgs {
     /// Also ask the store
     #[arg(long)]
     pub deep: bool,
+}
+
+/// `restore-backup`
+#[derive(Debug, Args)]
+pub struct RestoreBackupArgs {
+    /// The backup: a directory that `backup` or `serve --backup-to` has made
+    pub backup: PathBuf,
+    /// Replace data that has what the backup does not
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 #[derive(Deserialize)]
@@ -79,21 +89,43 @@ async fn init_directory(directory: PathBuf, output: Output) -> Result<(), Failur
 }
 
 pub(crate) async fn backup(target: &TargetArgs, to: &Path, output: Output) -> Result<(), Failure> {
-    let directory = match target.place()? {
-        None => PathBuf::from(DEFAULT_DATA),
-        Some(Place::Embedded(directory)) => directory,
-        Some(_) => {
-            return Err(Failure::Usage(
-                "backup copies a directory: name it with --data; DynamoDB backs its tables up".into(),
-            ));
-        }
-    };
+    let directory =
+        directory_of(target, "backup copies a directory: name it with --data; DynamoDB backs its tables up")?;
     let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", directory.display()));
     let position = nameservice_embedded::backup_observed(&directory, to, &|progress| bar.show(progress)).await?;
     drop(bar);
     output.answer(&json!({"directory": to, "position": position}), || {
         format!("copied {} to {} as it was at position {position}", directory.display(), to.display())
     })
+}
+
+pub(crate) async fn restore_backup(
+    target: &TargetArgs,
+    RestoreBackupArgs { backup, accept_loss }: &RestoreBackupArgs,
+    output: Output,
+) -> Result<(), Failure> {
+    let directory = directory_of(target, "restore-backup replaces the data of a directory: name it with --data")?;
+    let bar = Bar::begin(output, Unit::Bytes, format!("copying {}", backup.display()));
+    let observe = |progress| bar.show(progress);
+    let restored = nameservice_embedded::restore_backup(backup, &directory, *accept_loss, &observe).await?;
+    drop(bar);
+    let Restored { position, lost, replaced, .. } = restored;
+    let answer = json!({"directory": directory, "position": position, "lost": lost, "replaced": replaced});
+    output.answer(&answer, || {
+        let lost = lost.map(|lost| format!("\nlost: {lost}")).unwrap_or_default();
+        let replaced = replaced.map(|replaced| format!("\nthe replaced data is in {}", replaced.display()));
+        let replaced = replaced.unwrap_or_default();
+        format!("{} has the data of {} at position {position}{lost}{replaced}", directory.display(), backup.display())
+    })
+}
+
+/// Returns the directory that is named, or the default one.
+fn directory_of(target: &TargetArgs, usage: &str) -> Result<PathBuf, Failure> {
+    match target.place()? {
+        None => Ok(PathBuf::from(DEFAULT_DATA)),
+        Some(Place::Embedded(directory)) => Ok(directory),
+        Some(_) => Err(Failure::Usage(usage.into())),
+    }
 }
 
 /// Closing the embedded backend waits for its writer.

@@ -345,6 +345,37 @@ fn backups_are_made_by_the_service_can_be_served_and_have_an_age() {
 }
 
 #[test]
+fn a_backup_is_restored_once_the_service_is_stopped_and_the_loss_accepted() {
+    let root = tempfile::tempdir().unwrap();
+    let path = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    let (data, saved) = (path("data"), path("saved"));
+    let mut service = serve(&["--listen", "127.0.0.1:0"], &[("--data", root.path().join("data"))]);
+    assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+    assert_eq!(run(&["--data", &data], &format!("backup {saved}")).0, 0);
+    assert_eq!(run(&["--url", &service.url], "create later").0, 0);
+    let restore = |options: &str| {
+        let line = format!("restore-backup {saved} --data {data} {options}");
+        let done = program().args(line.split_whitespace()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (done.status.code().unwrap(), text(done.stdout), text(done.stderr))
+    };
+    let (code, _, said) = restore("--accept-loss");
+    assert!(code == 1 && said.contains("is in use"), "{said}");
+    terminate(&mut service);
+    let (code, _, said) = restore("");
+    assert!(code == 3 && said.contains("it is at position 2 (") && said.contains("--accept-loss"), "{said}");
+    let (code, said, _) = restore("--accept-loss");
+    assert!(code == 0 && said.contains("at position 1") && said.contains("the replaced data is in"), "{said}");
+    assert_eq!((run(&["--data", &data], "show mydb").0, run(&["--data", &data], "show later").0), (0, 4));
+    let (code, said, _) = restore("--json");
+    let answer: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, &answer["position"], &answer["lost"]), (0, &Value::from(1), &Value::Null));
+    assert!(answer["replaced"].as_str().unwrap().starts_with(&format!("{data}.replaced-")), "{answer}");
+    let nothing = path("nothing");
+    assert_eq!(run(&["--data", &data], &format!("restore-backup {nothing}")).0, 2);
+}
+
+#[test]
 fn minted_tokens_open_what_their_scope_and_addresses_name_and_keys_are_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let (key, other, jwks) = ("key.pem", "other.pem", "jwks.json");

@@ -86,7 +86,8 @@ impl Directory {
         sync_directory(&self.path).map_err(unusable(&self.path))
     }
 
-    fn lock(directory: &Path) -> Result<Self, OpenError> {
+    /// Locks a directory, whatever it holds.
+    pub(crate) fn lock(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(LOCK_FILE);
         let in_use = || {
             let process = fs::read_to_string(&path).ok().map(|id| id.trim().to_owned());
@@ -133,7 +134,7 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
 }
 
 /// Returns whether a directory holds a log of a known format. Changes nothing.
-fn examine(directory: &Path) -> Result<bool, OpenError> {
+pub(crate) fn examine(directory: &Path) -> Result<bool, OpenError> {
     let file = directory.join(LOG_FILE);
     if check_log(&file)? {
         return Ok(true);

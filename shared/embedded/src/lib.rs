@@ -34,6 +34,7 @@ mod pace;
 mod queue;
 mod recent;
 mod replica;
+mod restore;
 mod snapshots;
 pub mod state;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use backup::{BackupError, backup, backup_bytes, backup_observed, copy_observ
 pub use doctor::{CODES, Examined, examine, examine_observed};
 pub use error::OpenError;
 pub use nameservice_model::{Finding, Fix, Severity};
+pub use restore::{RestoreError, Restored, restore_backup};
 pub use state::Replicated;
 pub use timeline::Timeline;
 pub use view::View;

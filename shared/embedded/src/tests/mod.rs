@@ -12,6 +12,7 @@ mod full_disk;
 mod limits;
 mod outcomes;
 mod replicas;
+mod restores;
 mod retention;
 mod search;
 mod snapshots;

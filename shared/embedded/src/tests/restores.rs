@@ -1,0 +1,128 @@
+//! A backup takes the place of data only if that loses nothing, or if the loss is accepted.
+
+use std::{fs, path::Path};
+
+use rusqlite::Connection;
+
+use super::{head_of, open, pushed};
+use crate::{
+    Embedded, OpenError, Options, RestoreError, Restored,
+    directory::{DURABLE_FILE, LOG_FILE},
+    restore_backup,
+};
+
+/// Data with a backup, and what was written since: in the write-ahead file alone.
+async fn prepared() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let names = open(&root.path().join("data"));
+    pushed(&names, "a", 1).await;
+    let _ = names.backup(root.path().join("backup")).await.unwrap();
+    pushed(&names, "later", 1).await;
+    root
+}
+
+async fn restored(root: &Path, data: &str, accept_loss: bool) -> Result<Restored, RestoreError> {
+    restore_backup(root.join("backup"), root.join(data), accept_loss, &|_| {}).await
+}
+
+async fn has(directory: &Path, address: &str) -> bool {
+    let names = Embedded::open_existing(directory, Options::default()).unwrap();
+    head_of(&names, address).await.is_some()
+}
+
+#[tokio::test]
+async fn a_directory_that_is_missing_or_empty_gets_the_data_and_the_backup_stays() {
+    let root = prepared().await;
+    fs::create_dir(root.path().join("empty")).unwrap();
+    drop(open(&root.path().join("unused")));
+    let before = fs::read(root.path().join("backup").join(LOG_FILE)).unwrap();
+    for data in ["missing/below", "empty"] {
+        let done = restored(root.path(), data, false).await.unwrap();
+        assert_eq!((done.lost, done.replaced), (None, None));
+        let data = root.path().join(data);
+        assert!(has(&data, "a").await && !has(&data, "later").await);
+    }
+    // An empty service has nothing to lose.
+    let done = restored(root.path(), "unused", false).await.unwrap();
+    assert!(done.lost.is_none() && done.replaced.is_some() && has(&root.path().join("unused"), "a").await);
+    assert_eq!(fs::read(root.path().join("backup").join(LOG_FILE)).unwrap(), before);
+}
+
+#[tokio::test]
+async fn what_would_be_lost_is_named_and_moved_aside_once_it_is_accepted() {
+    let root = prepared().await;
+    let data = root.path().join("data");
+    let rejected = restored(root.path(), "data", false).await.unwrap_err();
+    let RestoreError::Loss { reason, .. } = &rejected else { panic!("{rejected:?}") };
+    assert!(
+        reason.starts_with("it is at position 6 (20") && reason.contains("the backup is at position 3 ("),
+        "{reason}"
+    );
+    assert!(has(&data, "later").await, "nothing has changed");
+    // What an interrupted restore has left does not matter.
+    fs::create_dir(data.join("restoring")).unwrap();
+    let done = restored(root.path(), "data", true).await.unwrap();
+    assert_eq!((done.position, done.lost.as_ref()), (3, Some(reason)));
+    assert!(has(&data, "a").await && !has(&data, "later").await);
+    assert!(!data.join("restoring").exists());
+    let replaced = done.replaced.unwrap();
+    assert!(replaced.parent() == Some(root.path()) && has(&replaced, "later").await, "{replaced:?}");
+    // Again: nothing is lost, since the data is the backup's.
+    assert_eq!(restored(root.path(), "data", false).await.unwrap().lost, None);
+}
+
+#[tokio::test]
+async fn a_volume_keeps_what_was_replaced_within() {
+    let root = prepared().await;
+    // It has no name beside which something could be.
+    fs::create_dir(root.path().join("data/sub")).unwrap();
+    let done = restored(root.path(), "data/sub/..", true).await.unwrap();
+    let replaced = done.replaced.unwrap();
+    assert!(fs::canonicalize(&replaced).unwrap().starts_with(fs::canonicalize(root.path().join("data")).unwrap()));
+    assert!(has(&replaced, "later").await && !has(&root.path().join("data"), "later").await);
+}
+
+#[tokio::test]
+async fn data_in_use_and_a_damaged_backup_change_nothing() {
+    let root = prepared().await;
+    let data = root.path().join("data");
+    let names = open(&data);
+    let rejected = restored(root.path(), "data", true).await.unwrap_err();
+    assert!(matches!(rejected, RestoreError::Directory(OpenError::InUse { .. })), "{rejected:?}");
+    drop(names);
+    let log = Connection::open(root.path().join("backup").join(LOG_FILE)).unwrap();
+    log.execute("UPDATE records SET body = x'00'", []).unwrap();
+    drop(log);
+    let rejected = restored(root.path(), "data", true).await.unwrap_err();
+    assert!(matches!(&rejected, RestoreError::Backup { source, .. } if source.is_damage()), "{rejected:?}");
+    assert!(has(&data, "later").await);
+    let rejected = restore_backup(root.path().join("nothing"), &data, true, &|_| {}).await.unwrap_err();
+    assert!(matches!(rejected, RestoreError::Backup { .. }), "{rejected:?}");
+}
+
+#[tokio::test]
+async fn data_of_another_history_or_that_cannot_be_read_is_not_replaced_without_a_word() {
+    let root = prepared().await;
+    let reason = async |data: &str| match restored(root.path(), data, false).await {
+        Err(RestoreError::Loss { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    pushed(&open(&root.path().join("other")), "b", 1).await;
+    let found = reason("other").await;
+    assert!(found.contains("another history than the backup, it is at position 3"), "{found}");
+    // A branch: the backup, written on.
+    restored(root.path(), "branch", false).await.unwrap();
+    let names = open(&root.path().join("branch"));
+    pushed(&names, "c", 1).await;
+    fs::remove_dir_all(root.path().join("backup")).unwrap();
+    let _ = names.backup(root.path().join("backup")).await.unwrap();
+    drop(names);
+    let found = reason("data").await;
+    assert!(found.contains("since an earlier restore"), "{found}");
+    assert_eq!(restored(root.path(), "branch", false).await.unwrap().lost, None);
+    fs::write(root.path().join("data").join(LOG_FILE), "not a log").unwrap();
+    let found = reason("data").await;
+    assert!(found.starts_with("it cannot be read"), "{found}");
+    let replaced = restored(root.path(), "data", true).await.unwrap().replaced.unwrap();
+    assert!(replaced.join(DURABLE_FILE).exists() && has(&root.path().join("data"), "c").await);
+}
