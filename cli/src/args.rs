@@ -32,7 +32,7 @@ Exit codes:
   1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
   2  bad usage or bad input
   3  rejected by the current state: conflict, stale, already exists, has dependents, protected, lease held or lost;
-     copy, compare, remote: the places do not hold the same
+     restore-backup: data would be lost; copy, compare, remote: the places do not hold the same
   4  unknown record, source or route
   5  not allowed
   6  the record is retracted

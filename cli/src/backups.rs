@@ -5,7 +5,8 @@
 
 use std::{
     collections::HashSet,
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -19,12 +20,13 @@ use clap::Args;
 use indicatif::BinaryBytes;
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use metrics::{counter, gauge};
-use nameservice_embedded::{BackupError, Timeline};
+use nameservice_embedded::{BackupError, Embedded, Timeline};
 use nameservice_model::{BoxError, chain};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, select, sync::watch, time::timeout};
 
 use crate::{
     failure::Failure,
+    prometheus,
     target::{Local, Opened},
     values,
 };
@@ -35,9 +37,13 @@ const NAME: &str = "%Y%m%dT%H%M%SZ";
 const PARTIAL: &str = "partial";
 /// The end of the name of a backup that is being removed: what is left of it does not look like a backup.
 const REMOVED: &str = ".removed";
+/// The file that is locked while a service makes backups in the directory: another one would remove what is being made.
+const LOCK: &str = "backups.lock";
 /// How long to wait after a failure; after each further one, twice as long, up to the longest.
 const PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// How long a service that stops waits for a backup that was interrupted, after all else.
+const INTERRUPTED: Duration = Duration::from_secs(1);
 /// The least space that a backup leaves to the data on their common volume.
 const RESERVE: u64 = 64 * 1024 * 1024;
 
@@ -65,18 +71,19 @@ impl BackupArgs {
     /// Begins to make backups, if they are wanted.
     pub(crate) fn start(&self, opened: &Opened) -> Result<Option<Backups>, Failure> {
         let Some(to) = self.backup_to.clone() else { return Ok(None) };
-        let data = match opened {
-            Opened::Embedded(local) => Local::directory(local),
+        let source = match opened {
+            Opened::Embedded(local) => Local::directory(local).map(|data| (data.to_owned(), local.names.clone())),
             #[cfg(any(feature = "dynamodb", feature = "files"))]
             _ => None,
         };
-        let Some(data) = data.map(Path::to_owned) else {
+        let Some((data, names)) = source else {
             return Err(Failure::Usage(
                 "--backup-to copies a data directory (--data): DynamoDB backs its tables up, and files are copied as files".into(),
             ));
         };
         let unusable = |error: io::Error| Failure::Usage(format!("--backup-to {}: {error}", to.display()));
         create(&to).map_err(unusable)?;
+        let lock = lock(&to)?;
         let backups = Directory::new(to.clone(), data, self.backup_every, self.backup_keep as usize);
         if backups.shares_volume().map_err(unusable)? {
             tracing::warn!(
@@ -85,9 +92,24 @@ impl BackupArgs {
                 to.display()
             );
         }
-        let age = backups.age(SystemTime::now()).map_err(unusable)?;
-        Backups::start(backups, age).map(Some).map_err(|error| Failure::Usage(format!("--backup-to: {error}")))
+        let age = backups.age(&names, SystemTime::now()).map_err(unusable)?;
+        let started = Backups::start(backups, names, lock, age);
+        started.map(Some).map_err(|error| Failure::Usage(format!("--backup-to: {error}")))
     }
+}
+
+/// Locks a directory of backups for this process.
+fn lock(to: &Path) -> Result<File, Failure> {
+    let path = to.join(LOCK);
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let locked = file.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file));
+    locked.map_err(|error| match error {
+        TryLockError::WouldBlock => Failure::Usage(format!(
+            "--backup-to {}: another service makes its backups there; name a directory of its own for each",
+            to.display()
+        )),
+        TryLockError::Error(error) => Failure::Usage(format!("--backup-to: {}: {error}", path.display())),
+    })
 }
 
 /// The backups of a service.
@@ -96,8 +118,10 @@ pub(crate) struct Backups(Arc<Running>);
 
 struct Running {
     last: Mutex<Last>,
-    /// Dropped to stop.
-    stop: Mutex<Option<SyncSender<()>>>,
+    /// Dropped to stop: the one between two backups, the other during one.
+    stop: Mutex<Option<(SyncSender<()>, watch::Sender<()>)>>,
+    /// Closed once there are no further ones.
+    ended: watch::Receiver<()>,
 }
 
 /// The last backup. Before the first, the start of the service.
@@ -116,28 +140,41 @@ impl Last {
 
 impl Backups {
     /// `age`: that of the last backup of this data, if there is one.
-    fn start(mut directory: Directory, age: Option<Duration>) -> io::Result<Self> {
+    fn start(mut directory: Directory, names: Embedded, lock: File, age: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::sync_channel(0);
+        let (interrupt, interrupted) = watch::channel(());
+        let (end, ended) = watch::channel(());
         let last = Last { age: age.unwrap_or_default(), at: Instant::now() };
-        let shared = Self(Arc::new(Running { last: Mutex::new(last), stop: Mutex::new(Some(stop)) }));
+        let stop = Mutex::new(Some((stop, interrupt)));
+        let shared = Self(Arc::new(Running { last: Mutex::new(last), stop, ended }));
         // So that the first failure is an increase.
+        prometheus::begin();
         for step in [Step::Make, Step::Check, Step::Remove] {
             count(step, 0);
         }
+        gauge!("nameservice_backup_leftovers").set(0);
         let (backups, runtime) = (shared.clone(), Handle::current());
-        let mut wait = age.map_or(Duration::ZERO, |age| directory.every.saturating_sub(age));
+        let mut wait = directory.first_wait(age);
         // On a thread of its own, since a timer in the runtime would cost every request: see `prometheus`.
         thread::Builder::new().name("backups".to_owned()).spawn(move || {
+            let (_locked, _ends) = (lock, end);
+            let process = Process { names, runtime, interrupted };
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                wait = directory.turn(&runtime, |at| backups.0.set(Last { age: Duration::ZERO, at }));
+                wait = directory.turn(&process, |at| backups.0.set(Last { age: Duration::ZERO, at }));
             }
         })?;
         Ok(shared)
     }
 
-    /// Makes no further ones.
+    /// Interrupts the one that is being made, and makes no further ones.
     pub(crate) fn stop(&self) {
         self.0.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Completes once there are no further ones, or a little later than others wait for that.
+    pub(crate) async fn ended(&self) {
+        let mut ended = self.0.ended.clone();
+        let _ = timeout(INTERRUPTED, ended.changed()).await;
     }
 
     /// Sets the gauge of their age.
@@ -151,6 +188,46 @@ impl Running {
     fn set(&self, last: Last) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = last;
     }
+}
+
+/// The process that makes backups.
+struct Process {
+    /// The data. Its file is never opened but by it, which would end the locks of this process.
+    names: Embedded,
+    runtime: Handle,
+    /// Closed once the process is to end.
+    interrupted: watch::Receiver<()>,
+}
+
+impl Process {
+    /// Waits for a part of a backup, unless the process is to end.
+    fn wait<T>(&self, part: impl Future<Output = Result<T, BackupError>>) -> Result<T, BoxError> {
+        let mut interrupted = self.interrupted.clone();
+        self.runtime.block_on(async {
+            select! {
+                biased;
+                _ = interrupted.changed() => Err(Interrupted.into()),
+                done = part => Ok(done?),
+            }
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the service stops")]
+struct Interrupted;
+
+/// A file or directory of the backups that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use {}", path.display())]
+struct Unusable {
+    path: PathBuf,
+    source: io::Error,
+}
+
+fn unusable(path: &Path) -> impl FnOnce(io::Error) -> BoxError {
+    let path = path.to_owned();
+    move |source| Unusable { path, source }.into()
 }
 
 /// What can fail.
@@ -216,19 +293,35 @@ struct Directory {
     /// `None` on systems where that is not known. Tests replace this and what follows.
     volume: fn(&Path) -> io::Result<Option<Volume>>,
     remove: fn(&Path) -> io::Result<()>,
+    sync: fn(&Path) -> io::Result<()>,
 }
 
 impl Directory {
     fn new(to: PathBuf, data: PathBuf, every: Duration, keep: usize) -> Self {
         let (failures, left) = (0, HashSet::new());
-        Self { to, data, every, keep, failures, left, volume, remove: |path| fs::remove_dir_all(path) }
+        let (remove, sync) = (|path: &Path| fs::remove_dir_all(path), |path: &Path| File::open(path)?.sync_all());
+        Self { to, data, every, keep, failures, left, volume, remove, sync }
+    }
+
+    /// Returns how long to wait for the first backup, if the last one has this age. A service that was killed while it made one
+    /// may have had too little memory for it: it serves for a while before it tries again.
+    fn first_wait(&self, age: Option<Duration>) -> Duration {
+        let due = age.map_or(Duration::ZERO, |age| self.every.saturating_sub(age));
+        match self.to.join(PARTIAL).exists() {
+            true => due.max((self.every / 4).min(LONGEST_PAUSE)),
+            false => due,
+        }
     }
 
     /// Makes a backup and removes older ones. Calls `made` with the time of a backup, and returns how long to wait for the next.
-    fn turn(&mut self, runtime: &Handle, made: impl FnOnce(Instant)) -> Duration {
+    fn turn(&mut self, process: &Process, made: impl FnOnce(Instant)) -> Duration {
         let begun = Instant::now();
-        let new = match self.make(runtime) {
+        let new = match self.make(process) {
             Ok(new) => new,
+            Err(error) if error.is::<Interrupted>() => {
+                let _ = fs::remove_dir_all(self.to.join(PARTIAL));
+                return self.every;
+            }
             Err(error) => {
                 let step = step_of(&error);
                 count(step, 1);
@@ -241,30 +334,50 @@ impl Directory {
         };
         self.failures = 0;
         made(begun);
-        for error in self.rotate(&new) {
+        self.clean(&new);
+        self.every
+    }
+
+    /// Removes the oldest backups of the data beyond those that are kept, and reports what was not removed.
+    fn clean(&mut self, newest: &Named) {
+        let left = self.rotate(newest);
+        gauge!("nameservice_backup_leftovers").set(u32::try_from(left.len()).unwrap_or(u32::MAX));
+        for error in left {
             count(Step::Remove, 1);
             let (error, step) = (chain(error.as_ref()), Step::Remove.name());
             tracing::error!(error, step, "an older backup was not removed; trying again after the next one");
         }
-        self.every
     }
 
     /// Makes a backup that was checked.
-    fn make(&self, runtime: &Handle) -> Result<Named, BoxError> {
+    fn make(&mut self, process: &Process) -> Result<Named, BoxError> {
         let partial = self.to.join(PARTIAL);
         // What a service left that was killed.
         match fs::remove_dir_all(&partial) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unusable(&partial)(error)),
             _ => {}
         }
-        let bytes = runtime.block_on(nameservice_embedded::backup_bytes(&self.data))?;
-        self.check_space(bytes)?;
+        for removed in self.removed().map_err(unusable(&self.to))? {
+            // It takes space. If that fails, it is reported after the backup.
+            let _ = (self.remove)(&removed);
+        }
+        let bytes = process.wait(process.names.backup_bytes())?;
+        if self.check_space(bytes).is_err() {
+            if let Some(newest) = self.newest(&process.names).map_err(unusable(&self.to))? {
+                self.clean(&newest);
+            }
+            self.check_space(bytes)?;
+        }
         let at = Timestamp::now();
-        let position = runtime.block_on(nameservice_embedded::backup(&self.data, &partial))?;
+        let position = process.wait(process.names.backup(&partial))?;
         let new = self.unused(at)?;
         let backup = self.to.join(&new.name);
-        fs::rename(&partial, &backup)?;
-        fs::File::open(&self.to)?.sync_all()?;
+        fs::rename(&partial, &backup).map_err(unusable(&backup))?;
+        if let Err(error) = (self.sync)(&self.to) {
+            // Otherwise each attempt would add one, and none would be removed.
+            let _ = fs::rename(&backup, &partial);
+            return Err(unusable(&self.to)(error));
+        }
         tracing::info!(backup = %backup.display(), position, "the data was backed up and checked");
         Ok(new)
     }
@@ -274,7 +387,8 @@ impl Directory {
         loop {
             let new = Named { name: named(at), at: at.into() };
             let removed = format!("{}{REMOVED}", new.name);
-            if !self.to.join(&new.name).try_exists()? && !self.to.join(removed).try_exists()? {
+            let is_there = |name: &str| self.to.join(name).try_exists().map_err(unusable(&self.to));
+            if !is_there(&new.name)? && !is_there(&removed)? {
                 return Ok(new);
             }
             at = at.checked_add(Duration::from_secs(1))?;
@@ -283,8 +397,8 @@ impl Directory {
 
     /// Returns an error unless there is space for a copy of this size: on the volume of the data, writes need space, too.
     fn check_space(&self, bytes: u64) -> Result<(), BoxError> {
-        let Some(Volume { free, .. }) = (self.volume)(&self.to)? else { return Ok(()) };
-        let reserve = if self.shares_volume()? { bytes.max(RESERVE) } else { 0 };
+        let Some(Volume { free, .. }) = (self.volume)(&self.to).map_err(unusable(&self.to))? else { return Ok(()) };
+        let reserve = if self.shares_volume().map_err(unusable(&self.to))? { bytes.max(RESERVE) } else { 0 };
         let needed = bytes.saturating_add(reserve);
         if free >= needed {
             return Ok(());
@@ -295,7 +409,7 @@ impl Directory {
         };
         Err(format!(
             "the volume of {} has {} free, and a backup needs {}{kept}: free some space, name another volume with --backup-to, or \
-             keep fewer backups with --backup-keep",
+             start the service with a smaller --backup-keep, which removes what is beyond it before the next backup",
             self.to.display(),
             BinaryBytes(free),
             BinaryBytes(needed),
@@ -319,9 +433,9 @@ impl Directory {
         }
         match self.removed() {
             Ok(removed) => {
-                failed.extend(removed.iter().filter_map(|path| (self.remove)(path).err().map(BoxError::from)))
+                failed.extend(removed.iter().filter_map(|path| (self.remove)(path).err().map(unusable(path))))
             }
-            Err(error) => failed.push(error.into()),
+            Err(error) => failed.push(unusable(&self.to)(error)),
         }
         failed
     }
@@ -331,7 +445,8 @@ impl Directory {
     fn surplus(&mut self, new: &Named) -> Result<Vec<Named>, BoxError> {
         let current = Timeline::open(self.to.join(&new.name))?;
         let mut older = Vec::new();
-        for backup in backups(&self.to)?.into_iter().filter(|backup| backup.name != new.name) {
+        let others = backups(&self.to).map_err(unusable(&self.to))?;
+        for backup in others.into_iter().filter(|backup| backup.name != new.name) {
             let opened = Timeline::open(self.to.join(&backup.name));
             let reason = match opened.as_ref().map(|old| (current.continues(old), old)) {
                 Ok((Ok(true), old)) => {
@@ -357,7 +472,20 @@ impl Directory {
 
     /// Gives a backup a name that no backup has. What is there by such a name is removed next.
     fn remove(&self, name: &str) -> Result<(), BoxError> {
-        Ok(fs::rename(self.to.join(name), self.to.join(format!("{name}{REMOVED}")))?)
+        let backup = self.to.join(name);
+        fs::rename(&backup, self.to.join(format!("{name}{REMOVED}"))).map_err(unusable(&backup))
+    }
+
+    /// Returns the furthest backup that the data continues.
+    fn newest(&self, names: &Embedded) -> io::Result<Option<Named>> {
+        let Ok(data) = names.timeline() else { return Ok(None) };
+        let continued = |backup: Named| {
+            let opened = Timeline::open(self.to.join(&backup.name)).ok()?;
+            data.continues(&opened).unwrap_or(false).then(|| (opened.position(), backup.at, backup))
+        };
+        let newest =
+            backups(&self.to)?.into_iter().filter_map(continued).max_by_key(|(position, at, _)| (*position, *at));
+        Ok(newest.map(|(_, _, backup)| backup))
     }
 
     /// Returns what is left of backups that are being removed.
@@ -372,10 +500,10 @@ impl Directory {
     }
 
     /// Returns the age of the last backup of this data. A name with a time in the future says nothing about it.
-    fn age(&self, now: SystemTime) -> io::Result<Option<Duration>> {
+    fn age(&self, names: &Embedded, now: SystemTime) -> io::Result<Option<Duration>> {
         let mut backups = backups(&self.to)?;
         backups.sort_by_key(|backup| std::cmp::Reverse(backup.at));
-        let Ok(data) = Timeline::open(&self.data) else { return Ok(None) };
+        let Ok(data) = names.timeline() else { return Ok(None) };
         let mut ages = backups.iter().filter_map(|backup| Some((now.duration_since(backup.at).ok()?, backup)));
         let is_of_data = |backup: &Named| {
             let opened = Timeline::open(self.to.join(&backup.name));
@@ -492,25 +620,32 @@ mod tests {
 
     /// Makes a backup, as the thread of the backups does. Returns its name.
     async fn made(directory: Directory) -> (Directory, String) {
-        let (directory, made) = tried(directory, |directory, runtime| directory.make(runtime)).await;
+        let (directory, made) = tried(directory, |directory, process| directory.make(process)).await;
         (directory, made.unwrap().name)
     }
 
     async fn turned(directory: Directory) -> (Directory, (Duration, bool)) {
-        let turn = |directory: &mut Directory, runtime: &Handle| {
-            let mut made = false;
-            (directory.turn(runtime, |_| made = true), made)
-        };
         tried(directory, turn).await
+    }
+
+    fn turn(directory: &mut Directory, process: &Process) -> (Duration, bool) {
+        let mut made = false;
+        (directory.turn(process, |_| made = true), made)
+    }
+
+    async fn aged(directory: Directory, now: SystemTime) -> (Directory, Option<Duration>) {
+        tried(directory, move |directory, process| directory.age(&process.names, now).unwrap()).await
     }
 
     async fn tried<T: Send + 'static>(
         mut directory: Directory,
-        work: impl FnOnce(&mut Directory, &Handle) -> T + Send + 'static,
+        work: impl FnOnce(&mut Directory, &Process) -> T + Send + 'static,
     ) -> (Directory, T) {
         let runtime = Handle::current();
         let worked = move || {
-            let done = work(&mut directory, &runtime);
+            let (_interrupt, interrupted) = watch::channel(());
+            let names = Embedded::open(&directory.data, Options::default()).unwrap();
+            let done = work(&mut directory, &Process { names, runtime, interrupted });
             (directory, done)
         };
         tokio::task::spawn_blocking(worked).await.unwrap()
@@ -546,21 +681,21 @@ mod tests {
         scratch.write("data", "other").await;
         let (directory, good) = made(scratch.directory("data", 1)).await;
         let log = scratch.path("data").join("nameservice.log.db");
-        let mut bytes = fs::read(&log).unwrap();
-        // Everywhere, since pages that are not used may have copies of it.
-        let places: Vec<_> = (0..bytes.len() - 9).filter(|at| bytes[*at..].starts_with(b"mydb:main")).collect();
-        for place in places {
-            bytes[place] ^= 1;
-        }
-        fs::write(&log, bytes).unwrap();
-        let (directory, failed) = tried(directory, |directory, runtime| directory.make(runtime)).await;
-        let failed = failed.unwrap_err();
+        let damaged = move |directory: &mut Directory, process: &Process| {
+            let mut bytes = fs::read(&log).unwrap();
+            // Everywhere, since pages that are not used may have copies of it.
+            let places: Vec<_> = (0..bytes.len() - 9).filter(|at| bytes[*at..].starts_with(b"mydb:main")).collect();
+            for place in places {
+                bytes[place] ^= 1;
+            }
+            fs::write(&log, bytes).unwrap();
+            (directory.make(process).unwrap_err(), turn(directory, process), turn(directory, process))
+        };
+        let (_, (failed, first, second)) = tried(directory, damaged).await;
         assert_eq!(step_of(&failed), Step::Check, "{failed}");
         assert!(failed.to_string().contains("1 cannot be read: its checksum is wrong"), "{failed}");
-        let (directory, turn) = turned(directory).await;
-        assert_eq!(turn, (PAUSE, false));
-        let (_, turn) = turned(directory).await;
-        assert_eq!((turn, scratch.names()), ((2 * PAUSE, false), vec![good]));
+        assert_eq!((first, second), ((PAUSE, false), (2 * PAUSE, false)));
+        assert_eq!(scratch.names(), vec![good]);
     }
 
     /// As of a volume that is not mounted.
@@ -646,7 +781,7 @@ mod tests {
         scratch.write("data", "a").await;
         let mut directory = scratch.directory("data", 1);
         directory.volume = |_| Ok(Some(Volume { device: DEVICE, free: RESERVE }));
-        let (directory, failed) = tried(directory, |directory, runtime| directory.make(runtime)).await;
+        let (directory, failed) = tried(directory, |directory, process| directory.make(process)).await;
         let message = failed.unwrap_err().to_string();
         assert!(message.contains("has 64.00 MiB free, and a backup needs 64.0"), "{message}");
         assert!(message.contains("of which 64.00 MiB stay free") && message.contains("--backup-to"), "{message}");
@@ -660,6 +795,79 @@ mod tests {
         let (directory, _) = made(directory).await;
         let (_, failed) = tried(directory, |directory, _| directory.check_space(RESERVE + 1)).await;
         assert!(!failed.unwrap_err().to_string().contains("stay free"));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn too_little_space_removes_what_is_not_kept_and_then_there_are_backups_again() {
+        let scratch = Scratch::new();
+        let mut directory = scratch.directory("data", 3);
+        for address in ["a", "b", "c"] {
+            scratch.write("data", address).await;
+            (directory, _) = made(directory).await;
+        }
+        create(&scratch.path("to").join(format!("{PAST}{REMOVED}"))).unwrap();
+        // There is space once one backup is left.
+        let volume = |to: &Path| {
+            let backups = fs::read_dir(to.with_file_name("to"))?.count();
+            Ok(Some(Volume { device: 7, free: if backups > 1 { 0 } else { u64::MAX } }))
+        };
+        let (directory, (wait, made)) = turned(Directory { volume, ..directory }).await;
+        assert_eq!((wait, made, scratch.names().len()), (PAUSE, false, 3), "three are kept, and no rest of another");
+        let (_, (wait, made)) = turned(Directory { keep: 1, ..directory }).await;
+        assert_eq!((wait, made, scratch.names().len()), (EVERY, true, 1));
+        assert_eq!(position(&scratch, &scratch.names()[0]), 6);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_backup_whose_name_is_not_durable_does_not_stay_beside_the_next_attempt() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let mut directory = scratch.directory("data", 9);
+        directory.sync = |_| Err(io::Error::from(io::ErrorKind::StorageFull));
+        for _ in 0..2 {
+            let failed;
+            (directory, failed) = tried(directory, |directory, process| directory.make(process)).await;
+            let failed = chain(failed.unwrap_err().as_ref());
+            assert!(failed.contains(scratch.path("to").to_str().unwrap()), "{failed}");
+            assert_eq!(scratch.names(), [PARTIAL]);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_service_that_stops_does_not_wait_for_a_backup_and_leaves_no_part_of_it() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let stopped = |directory: &mut Directory, process: &Process| {
+            let (interrupt, interrupted) = watch::channel(());
+            drop(interrupt);
+            let process = Process { names: process.names.clone(), runtime: process.runtime.clone(), interrupted };
+            (turn(directory, &process), directory.failures)
+        };
+        let (_, done) = tried(scratch.directory("data", 1), stopped).await;
+        assert_eq!((done, scratch.names().len()), (((EVERY, false), 0), 0));
+    }
+
+    #[test]
+    fn after_a_backup_that_ended_the_service_the_next_one_waits() {
+        let scratch = Scratch::new();
+        let directory = scratch.directory("data", 1);
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        assert_eq!((directory.first_wait(None), directory.first_wait(Some(minutes(50)))), (minutes(0), minutes(10)));
+        create(&scratch.path("to").join(PARTIAL)).unwrap();
+        let waits = [None, Some(minutes(50)), Some(minutes(10))].map(|age| directory.first_wait(age));
+        assert_eq!(waits, [minutes(15), minutes(15), minutes(50)]);
+        let often = Directory { every: minutes(4), ..directory };
+        assert_eq!(often.first_wait(None), minutes(1));
+    }
+
+    #[test]
+    fn a_directory_of_backups_is_for_one_service() {
+        let scratch = Scratch::new();
+        let locked = lock(&scratch.path("to")).unwrap();
+        let Err(Failure::Usage(rejected)) = lock(&scratch.path("to")) else { panic!("two services") };
+        assert!(rejected.contains("another service makes its backups there"), "{rejected}");
+        drop(locked);
+        let _ = lock(&scratch.path("to")).unwrap();
     }
 
     #[test]
@@ -677,20 +885,24 @@ mod tests {
         scratch.write("data", "a").await;
         let directory = scratch.directory("data", 9);
         let now = time_of("20300101T000000Z").unwrap();
-        assert_eq!(directory.age(now).unwrap(), None);
+        let (directory, age) = aged(directory, now).await;
+        assert_eq!(age, None);
         let (directory, first) = made(directory).await;
         scratch.rename(&first, "20291231T230000Z");
         let hour = Some(Duration::from_secs(3600));
-        assert_eq!(directory.age(now).unwrap(), hour);
+        let (directory, age) = aged(directory, now).await;
+        assert_eq!(age, hour);
         // One of other data, one that is no backup, and one that a clock has made that was ahead.
         scratch.write("other", "a").await;
         let (_, other) = made(scratch.directory("other", 9)).await;
         scratch.rename(&other, "20291231T235000Z");
         create(&scratch.path("to/20291231T235500Z")).unwrap();
         scratch.copy("to/20291231T230000Z", &format!("to/{FUTURE}"));
-        assert_eq!(directory.age(now).unwrap(), hour);
+        let (directory, age) = aged(directory, now).await;
+        assert_eq!(age, hour);
         fs::remove_dir_all(scratch.path("to/20291231T230000Z")).unwrap();
-        assert_eq!(directory.age(now).unwrap(), None, "a name with a time in the future says nothing");
+        let (_, age) = aged(directory, now).await;
+        assert_eq!(age, None, "a name with a time in the future says nothing");
         let last = Last { age: Duration::from_secs(60), at: Instant::now() };
         assert!(last.age() >= Duration::from_secs(60));
     }

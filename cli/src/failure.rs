@@ -217,7 +217,7 @@ impl Failure {
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
             Self::Restore(RestoreError::Loss { .. }) => CONFLICT,
-            Self::Restore(RestoreError::Backup { source: BackupError::Source(OpenError::Missing { .. }), .. }) => USAGE,
+            Self::Restore(RestoreError::Backup { source: OpenError::Missing { .. }, .. }) => USAGE,
             Self::BadAnswer(_)
             | Self::Library(_)
             | Self::Open(_)

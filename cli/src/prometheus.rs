@@ -57,6 +57,11 @@ fn install() -> Result<PrometheusHandle, metrics_exporter_prometheus::BuildError
         .install_recorder()
 }
 
+/// Begins to record what is measured: what was measured before is lost.
+pub(crate) fn begin() {
+    LazyLock::force(&RECORDER);
+}
+
 fn describe() {
     describe_counter!("nameservice_requests_total", "Requests answered, by operation and outcome");
     describe_histogram!(
@@ -106,6 +111,7 @@ fn describe() {
         "nameservice_backup_failures_total",
         "Backups that were not made, failed their check, or were not removed, by step"
     );
+    describe_gauge!("nameservice_backup_leftovers", "Old backups that were not removed after the last one");
     describe_histogram!(
         "nameservice_log_commit_duration_seconds",
         Unit::Seconds,

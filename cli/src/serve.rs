@@ -325,7 +325,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
 
     let ended = until(stop, opened.ended()).await;
     supervisor.stopping();
-    if let Some(backups) = backups {
+    if let Some(backups) = &backups {
         backups.stop();
     }
     // In this order, so that every write that was answered is in the feed.
@@ -334,6 +334,9 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         metrics.abort();
     }
     beside.stop().await;
+    if let Some(backups) = backups {
+        backups.ended().await;
+    }
     // Dropping waits for the writer of the log, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
     ended

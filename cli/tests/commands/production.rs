@@ -330,6 +330,7 @@ fn backups_are_made_by_the_service_can_be_served_and_have_an_age() {
             let none = format!("nameservice_backup_failures_total{{step=\"{step}\"}} 0");
             assert!(metrics.lines().any(|line| line == none), "{metrics}");
         }
+        assert!(metrics.lines().any(|line| line == "nameservice_backup_leftovers 0"), "{metrics}");
         age < 60.0
     });
     terminate(&mut service);
@@ -363,16 +364,46 @@ fn a_backup_is_restored_once_the_service_is_stopped_and_the_loss_accepted() {
     assert!(code == 1 && said.contains("is in use"), "{said}");
     terminate(&mut service);
     let (code, _, said) = restore("");
-    assert!(code == 3 && said.contains("it is at position 2 (") && said.contains("--accept-loss"), "{said}");
+    assert!(code == 3 && said.contains("it is at position 4 (") && said.contains("--accept-loss"), "{said}");
     let (code, said, _) = restore("--accept-loss");
-    assert!(code == 0 && said.contains("at position 1") && said.contains("the replaced data is in"), "{said}");
+    assert!(code == 0 && said.contains("at position 2") && said.contains("the replaced data is in"), "{said}");
     assert_eq!((run(&["--data", &data], "show mydb").0, run(&["--data", &data], "show later").0), (0, 4));
     let (code, said, _) = restore("--json");
     let answer: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((code, &answer["position"], &answer["lost"]), (0, &Value::from(1), &Value::Null));
+    assert_eq!((code, &answer["position"], &answer["lost"]), (0, &Value::from(2), &Value::Null));
     assert!(answer["replaced"].as_str().unwrap().starts_with(&format!("{data}.replaced-")), "{answer}");
     let nothing = path("nothing");
     assert_eq!(run(&["--data", &data], &format!("restore-backup {nothing}")).0, 2);
+}
+
+/// Without its lock, the next process that closes the log would remove what has just been answered.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_service_that_makes_backups_keeps_its_lock_of_the_log() {
+    use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
+    /// The first byte and the number of those that a reader of SQLite locks one of.
+    const SHARED: (u64, u64) = (0x4000_0002, 510);
+    let root = tempfile::tempdir().unwrap();
+    let (data, to) = (root.path().join("data"), root.path().join("backups"));
+    let options = ["--listen", "127.0.0.1:0", "--backup-every", "1s"];
+    let service = serve(&options, &[("--data", data.clone()), ("--backup-to", to.clone())]);
+    assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+    let holder = || {
+        let log = fs::File::options().read(true).write(true).open(data.join("nameservice.log.db")).unwrap();
+        let mut asked = Flock::from(FlockType::WriteLock);
+        (asked.offset_type, asked.start, asked.length) = (FlockOffsetType::Set, SHARED.0, SHARED.1);
+        fcntl_getlk(&log, &asked).unwrap().and_then(|held| held.pid).map(|pid| pid.as_raw_nonzero().get())
+    };
+    let own = i32::try_from(service.process.id()).unwrap();
+    assert_eq!(holder(), Some(own));
+    let backups = || fs::read_dir(&to).unwrap().filter(|entry| entry.as_ref().unwrap().path().extension().is_none());
+    eventually("several backups", || backups().count() >= 4);
+    assert_eq!(holder(), Some(own));
+    // Another process reads and closes the log.
+    let saved = root.path().join("saved");
+    assert_eq!(run(&["--data", data.to_str().unwrap()], &format!("backup {}", saved.display())).0, 0);
+    assert_eq!(holder(), Some(own));
+    assert!(fs::metadata(data.join("nameservice.log.db-wal")).unwrap().len() > 0);
 }
 
 #[test]

@@ -10,15 +10,15 @@ use std::{
 };
 
 use nameservice_model::{Error, Finding, Observer, Progress};
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, OpenFlags};
 use tokio::time::timeout;
 
 use crate::{
     Embedded, OpenError,
-    directory::{LOG_FILE, NEW_LOG_FILE, check_log, create_directory, sync_directory},
+    directory::{LOG_FILE, NEW_LOG_FILE, check_header, create_directory, has_log, sync_directory},
     doctor::{damage_of, damage_of_pages, unreadable_file},
     feed::blocking,
-    log::{Failure, Readers, failed, incomplete, is_unavailable},
+    log::{Failure, Interrupt, Readers, connect, failed, incomplete, is_unavailable},
     timeline::Timeline,
 };
 
@@ -53,9 +53,15 @@ pub enum BackupError {
     /// The directory to copy cannot be used.
     #[error(transparent)]
     Source(OpenError),
-    /// The copy is not a log.
-    #[error("the copy cannot be used")]
-    Copied(#[source] OpenError),
+    /// The copy is damaged, and what was copied is not.
+    #[error(
+        "the copy is damaged, and what was copied is not: {}; examine the volume of the copy, and the memory of the machine",
+        first_of(findings)
+    )]
+    Copied {
+        /// What is damaged.
+        findings: Vec<Finding>,
+    },
     /// The data is damaged, and so would be its backup.
     #[error(
         "the data is damaged, and nothing was backed up: {}; restore a backup, or examine the data with `nameservice doctor`",
@@ -68,10 +74,10 @@ pub enum BackupError {
 }
 
 impl BackupError {
-    /// Returns whether the check of the data has failed, rather than the copy of it.
+    /// Returns whether the data is damaged, rather than that the copy has failed.
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Damaged { .. } | Self::Copied(_) => true,
+            Self::Damaged { .. } => true,
             Self::Source(error) => matches!(
                 error,
                 OpenError::Incomplete { .. }
@@ -85,7 +91,7 @@ impl BackupError {
 }
 
 /// Returns the first finding of each kind, and how many others there are.
-fn first_of(findings: &[Finding]) -> String {
+pub(crate) fn first_of(findings: &[Finding]) -> String {
     let mut shown: Vec<&Finding> = Vec::new();
     for finding in findings {
         if shown.iter().all(|shown| shown.code != finding.code) {
@@ -119,10 +125,17 @@ impl Embedded {
     /// The copy is consistent, and durable once this returns. It was examined as by [`examine`](crate::examine): if the data is
     /// damaged, there is no backup. To restore it, open its directory like any other. Its feed ends at the position of the backup,
     /// so readers that are ahead of it get `410 Gone` and begin again with a snapshot.
+    ///
+    /// If the future is dropped, the copy ends soon, and what there is of it stays in the directory.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
         let readers = self.readers().ok_or(BackupError::InMemory)?;
-        // Connections of its own: those of readers would show what they have cached, and not what the file has become.
-        copy(Arc::new(Readers::new(readers.path())), to.as_ref(), Check::Content, &|_| {}).await
+        copy(readers.path(), to.as_ref(), Check::Content, &|_| {}).await
+    }
+
+    /// Returns the most bytes that a backup takes now.
+    pub async fn backup_bytes(&self) -> Result<u64, BackupError> {
+        let readers = self.readers().ok_or(BackupError::InMemory)?;
+        blocking(move || readers.bytes()).await.map_err(not_copied)
     }
 }
 
@@ -139,7 +152,7 @@ pub async fn backup_observed(
     to: impl AsRef<Path>,
     observe: Observer<'_>,
 ) -> Result<u64, BackupError> {
-    copy(readers_of(directory.as_ref())?, to.as_ref(), Check::Content, observe).await
+    copy(&log_of(directory.as_ref())?, to.as_ref(), Check::Content, observe).await
 }
 
 /// Copies the data of a directory, damaged or not, so that it can be examined while another process uses the directory. Returns the
@@ -149,27 +162,37 @@ pub async fn copy_observed(
     to: impl AsRef<Path>,
     observe: Observer<'_>,
 ) -> Result<u64, BackupError> {
-    copy(readers_of(directory.as_ref())?, to.as_ref(), Check::Nothing, observe).await
+    copy(&log_of(directory.as_ref())?, to.as_ref(), Check::Nothing, observe).await
 }
 
-/// Returns the most bytes that a backup of a directory takes now.
-pub async fn backup_bytes(directory: impl AsRef<Path>) -> Result<u64, BackupError> {
-    let readers = readers_of(directory.as_ref())?;
-    blocking(move || readers.bytes()).await.map_err(not_copied)
-}
-
-fn readers_of(directory: &Path) -> Result<Arc<Readers>, BackupError> {
+fn log_of(directory: &Path) -> Result<PathBuf, BackupError> {
     let log = directory.join(LOG_FILE);
-    match check_log(&log).map_err(BackupError::Source)? {
-        true => Ok(Arc::new(Readers::new(&log))),
+    match has_log(&log).map_err(BackupError::Source)? {
+        true => Ok(log),
         false => Err(BackupError::Source(OpenError::Missing { directory: directory.to_owned() })),
     }
 }
 
-async fn copy(readers: Arc<Readers>, to: &Path, check: Check, observe: Observer<'_>) -> Result<u64, BackupError> {
+/// Interrupts a copy that nobody waits for: otherwise a process that ends would wait for it.
+struct Waiting(Interrupt);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// `log` may be in use, also by this process: it is read through SQLite alone, which keeps its locks.
+async fn copy(log: &Path, to: &Path, check: Check, observe: Observer<'_>) -> Result<u64, BackupError> {
     if to.try_exists().map_err(not_written(to))? {
         return Err(BackupError::Exists { path: to.to_owned() });
     }
+    let waiting = Waiting(Interrupt::default());
+    // Connections of its own: those of readers would show what they have cached, and not what the file has become.
+    let readers = Arc::new(Readers::interrupted_by(log, waiting.0.clone()));
+    let header = readers.clone();
+    let checked = blocking(move || header.read(|connection| Ok(check_header(connection, header.path())?)));
+    checked.await.map_err(not_copied)?.map_err(BackupError::Source)?;
     check_complete(&readers).await?;
     if check == Check::Content {
         let pages = readers.clone();
@@ -177,23 +200,28 @@ async fn copy(readers: Arc<Readers>, to: &Path, check: Check, observe: Observer<
         sound(damaged.map_err(not_copied)?)?;
     }
     create_directory(to).map_err(not_written(to))?;
-    let copied = copy_into(readers, to, check, observe).await;
+    let copied = copy_into(readers, to, check, &waiting.0, observe).await;
     if copied.is_err() {
-        // No directory is left that looks like a backup, or takes space.
-        let _ = fs::remove_file(to.join(NEW_LOG_FILE));
-        let _ = fs::remove_dir(to);
+        // No directory is left that looks like a backup, or takes space. It was created above.
+        let _ = fs::remove_dir_all(to);
     }
     copied
 }
 
-async fn copy_into(readers: Arc<Readers>, to: &Path, check: Check, observe: Observer<'_>) -> Result<u64, BackupError> {
+async fn copy_into(
+    readers: Arc<Readers>,
+    to: &Path,
+    check: Check,
+    interrupt: &Interrupt,
+    observe: Observer<'_>,
+) -> Result<u64, BackupError> {
     // It gets its final name once it is complete and checked.
     let (file, new) = (to.join(LOG_FILE), to.join(NEW_LOG_FILE));
     let copy = new.clone();
-    let sized = readers.clone();
+    let (sized, copied) = (readers.clone(), readers.clone());
     let total = Some(blocking(move || sized.bytes()).await.map_err(not_copied)?);
     let mut copying = pin!(blocking(move || {
-        readers.copy(&copy)?;
+        copied.copy(&copy)?;
         let timeline = Timeline::read(&copy).map_err(|error| failed(Failure::Sqlite(error)))?;
         Ok(timeline.position())
     }));
@@ -206,20 +234,38 @@ async fn copy_into(readers: Arc<Readers>, to: &Path, check: Check, observe: Obse
     };
     observe(copied());
     File::open(&new).and_then(|new| new.sync_all()).map_err(not_written(&new))?;
-    check_log(&new).map_err(BackupError::Copied)?;
     if check == Check::Content {
-        let copy = new.clone();
-        let damaged = blocking(move || match damage_of(&copy) {
-            Err(error) if is_unavailable(&error) => Err(failed(Failure::Sqlite(error))),
-            // What cannot be examined is damaged.
-            Err(error) => Ok(vec![unreadable_file(&error)]),
-            Ok(findings) => Ok(findings),
+        let (copy, interrupt) = (new.clone(), interrupt.clone());
+        let damaged = blocking(move || {
+            let examined = connect(&copy, OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|copy| {
+                interrupt.watch(&copy);
+                damage_of(&copy)
+            });
+            damaged_by(examined)
         });
-        sound(damaged.await.map_err(not_copied)?)?;
+        let findings = damaged.await.map_err(not_copied)?;
+        if !findings.is_empty() {
+            // Most of it is only read in the copy.
+            let source = blocking(move || readers.read(|connection| Ok(damaged_by(damage_of(connection)))));
+            sound(source.await.and_then(|source| source).map_err(not_copied)?)?;
+            return Err(BackupError::Copied { findings });
+        }
     }
     fs::rename(&new, &file).map_err(not_written(&file))?;
     sync_directory(to).map_err(not_written(to))?;
     Ok(position)
+}
+
+/// Returns the findings of an examination. What cannot be examined is damaged, unless that passes.
+fn damaged_by(examined: rusqlite::Result<Vec<Finding>>) -> Result<Vec<Finding>, Error> {
+    match examined {
+        Err(error) if is_unavailable(&error) => Err(failed(Failure::Sqlite(error))),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
+            Err(failed(Failure::Sqlite(error)))
+        }
+        Err(error) => Ok(vec![unreadable_file(&error)]),
+        Ok(findings) => Ok(findings),
+    }
 }
 
 /// Returns an error if there are findings.

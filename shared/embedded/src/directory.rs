@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use rusqlite::{Connection, ErrorCode};
+
 use crate::{OpenError, log::space::is_no_space};
 
 /// The file that holds everything.
@@ -46,7 +48,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Locks a directory that holds a log.
     pub(crate) fn existing(path: &Path) -> Result<Self, OpenError> {
-        match examine(path)? {
+        match Self::examine_unused(path)? {
             true => Self::lock(path),
             false => Err(OpenError::Missing { directory: path.to_owned() }),
         }
@@ -55,7 +57,7 @@ impl Directory {
     /// Locks a directory, and creates it if it is missing, accessible only to its owner because configs may hold
     /// secrets. Returns whether it holds a log.
     pub(crate) fn any(path: &Path) -> Result<(Self, bool), OpenError> {
-        examine(path)?;
+        Self::examine_unused(path)?;
         create_directory(path).map_err(unusable(path))?;
         let directory = Self::lock(path)?;
         // Another process may have created the log meanwhile.
@@ -86,8 +88,29 @@ impl Directory {
         sync_directory(&self.path).map_err(unusable(&self.path))
     }
 
+    /// Examines a directory unless a process uses it, which may be this one. Changes nothing.
+    fn examine_unused(path: &Path) -> Result<bool, OpenError> {
+        let _locks = Self::locks(path, false)?;
+        examine(path)
+    }
+
     /// Locks a directory, whatever it holds.
     pub(crate) fn lock(directory: &Path) -> Result<Self, OpenError> {
+        let mut locks = Self::locks(directory, true)?;
+        if let [_, Some(file)] = &mut locks {
+            // For the error message of a process that finds the directory locked. A full disk may have no place for it.
+            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        }
+        Ok(Self { path: directory.to_owned(), _locks: locks })
+    }
+
+    /// Returns the path of the file that is locked.
+    pub(crate) fn lock_file(&self) -> PathBuf {
+        self.path.join(LOCK_FILE)
+    }
+
+    /// Locks a directory, and the file in it if that is there or is created.
+    fn locks(directory: &Path, create: bool) -> Result<[Option<File>; 2], OpenError> {
         let path = directory.join(LOCK_FILE);
         let in_use = || {
             let process = fs::read_to_string(&path).ok().map(|id| id.trim().to_owned());
@@ -100,22 +123,21 @@ impl Directory {
             // Some systems open or lock no directories.
             Some(Err(TryLockError::Error(_))) | None => false,
         };
-        let mut file = match File::options().read(true).write(true).create(true).truncate(false).open(&path) {
+        let file = match File::options().read(true).write(true).create(create).truncate(false).open(&path) {
             Ok(file) => Some(file),
+            Err(_) if !create => None,
             // A full disk has no place for a new file: the lock of the directory is enough.
             Err(error) if is_locked && is_no_space(&error) => None,
             Err(source) => return Err(unusable(&path)(source)),
         };
-        if let Some(file) = &mut file {
+        if let Some(file) = &file {
             match try_lock(file) {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(in_use()),
                 Err(TryLockError::Error(source)) => return Err(unusable(&path)(source)),
             }
-            // For the error message of a process that finds the directory locked. A full disk may have no place for it.
-            let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         }
-        Ok(Self { path: directory.to_owned(), _locks: [itself, file] })
+        Ok([itself, file])
     }
 }
 
@@ -133,7 +155,7 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
     file.try_lock()
 }
 
-/// Returns whether a directory holds a log of a known format. Changes nothing.
+/// Returns whether a directory that is locked holds a log of a known format. Changes nothing.
 pub(crate) fn examine(directory: &Path) -> Result<bool, OpenError> {
     let file = directory.join(LOG_FILE);
     if check_log(&file)? {
@@ -154,7 +176,10 @@ pub(crate) fn examine(directory: &Path) -> Result<bool, OpenError> {
     }
 }
 
-/// Checks the header of a log. Returns false if there is no file.
+/// Checks the header of a log that no process uses. Returns false if there is no file.
+///
+/// The file is opened and closed, and POSIX then drops all locks of this process on it: also those of SQLite, whose other users would
+/// remove the write-ahead file in use. For a log that may be in use there is [`check_header`].
 pub(crate) fn check_log(path: &Path) -> Result<bool, OpenError> {
     let mut header = [0; HEADER_BYTES];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
@@ -169,11 +194,42 @@ pub(crate) fn check_log(path: &Path) -> Result<bool, OpenError> {
     if header[..SQLITE_MAGIC.len()] != *SQLITE_MAGIC {
         return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is not a SQLite database" });
     }
-    if number(APPLICATION) != APPLICATION_ID {
+    check_format(path, number(APPLICATION), number(USER_VERSION)).map(|()| true)
+}
+
+/// Returns whether there is the file of a log. Does not open it.
+pub(crate) fn has_log(path: &Path) -> Result<bool, OpenError> {
+    match fs::metadata(path) {
+        Ok(file) if file.len() < HEADER_BYTES as u64 => {
+            Err(OpenError::NotALog { path: path.to_owned(), reason: "it is shorter than a header" })
+        }
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(unusable(path)(source)),
+    }
+}
+
+/// Checks the header of a log through a connection of SQLite: any process may use the log.
+pub(crate) fn check_header(connection: &Connection, path: &Path) -> rusqlite::Result<Result<(), OpenError>> {
+    let number = |name: &str| {
+        let number = connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i32>(0));
+        number.map(i32::cast_unsigned)
+    };
+    match number("application_id").and_then(|application| Ok((application, number("user_version")?))) {
+        Ok((application, format)) => Ok(check_format(path, application, format)),
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+            Ok(Err(OpenError::NotALog { path: path.to_owned(), reason: "it is not a SQLite database" }))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn check_format(path: &Path, application: u32, format: u32) -> Result<(), OpenError> {
+    if application != APPLICATION_ID {
         return Err(OpenError::NotALog { path: path.to_owned(), reason: "it is a database of another program" });
     }
-    match number(USER_VERSION) {
-        FORMER_FORMAT | FORMAT => Ok(true),
+    match format {
+        FORMER_FORMAT | FORMAT => Ok(()),
         found if found > FORMAT => Err(OpenError::NewerFormat { path: path.to_owned(), found, known: FORMAT }),
         _ => Err(OpenError::NotALog { path: path.to_owned(), reason: "it has no known format" }),
     }

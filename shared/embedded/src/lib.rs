@@ -30,6 +30,7 @@ mod doctor;
 mod error;
 mod feed;
 mod log;
+mod owner;
 mod pace;
 mod queue;
 mod recent;
@@ -49,7 +50,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-pub use backup::{BackupError, backup, backup_bytes, backup_observed, copy_observed};
+pub use backup::{BackupError, backup, backup_observed, copy_observed};
 pub use doctor::{CODES, Examined, examine, examine_observed};
 pub use error::OpenError;
 pub use nameservice_model::{Finding, Fix, Severity};

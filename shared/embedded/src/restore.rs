@@ -6,13 +6,14 @@ use std::{
 };
 
 use jiff::Timestamp;
-use nameservice_model::Observer;
+use nameservice_model::{Finding, Observer};
 use tokio::task::spawn_blocking;
 
 use crate::{
     BackupError, OpenError, Timeline,
-    backup::backup_observed,
+    backup::{backup_observed, first_of},
     directory::{DURABLE_FILE, Directory, LOG_FILE, create_directory, examine, sync_directory, write_ahead},
+    owner::Owner,
 };
 
 /// The directory within the data in which the copy is made: it is on the volume of the data, whatever is mounted where.
@@ -22,14 +23,33 @@ const RESTORING: &str = "restoring";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The backup cannot be read, or is damaged.
+    /// The backup cannot be opened.
     #[error("the backup {} cannot be restored", path.display())]
     Backup {
         /// The backup.
         path: PathBuf,
         /// The cause.
         #[source]
-        source: BackupError,
+        source: OpenError,
+    },
+    /// The backup is damaged.
+    #[error("the backup {} is damaged, and was not restored: {}; restore another one", path.display(), first_of(findings))]
+    Damaged {
+        /// The backup.
+        path: PathBuf,
+        /// What is damaged.
+        findings: Vec<Finding>,
+    },
+    /// The backup was not copied to the data, of whose volume it takes space first.
+    #[error("cannot copy the backup {} to {}", path.display(), directory.display())]
+    Copy {
+        /// The backup.
+        path: PathBuf,
+        /// The directory of the data.
+        directory: PathBuf,
+        /// The cause.
+        #[source]
+        source: Box<BackupError>,
     },
     /// The directory cannot be used: a process uses it.
     #[error(transparent)]
@@ -73,7 +93,7 @@ pub struct Restored {
 /// Data that the directory holds is moved aside, to `DIRECTORY.replaced-TIME`, or to `replaced-TIME` within the directory if it is
 /// a volume or its parent cannot be written. If it has what the backup has not, that requires `accept_loss`. At every moment, also
 /// after a power failure, the directory holds the former data or that of the backup, or cannot be opened. What was restored is
-/// durable once this returns.
+/// durable once this returns. What the superuser writes is given to the owner of the replaced log, or otherwise of the directory.
 pub async fn restore_backup(
     backup: impl AsRef<Path>,
     directory: impl AsRef<Path>,
@@ -81,12 +101,19 @@ pub async fn restore_backup(
     observe: Observer<'_>,
 ) -> Result<Restored, RestoreError> {
     let (backup, path) = (backup.as_ref(), directory.as_ref());
-    let unusable = |source| RestoreError::Backup { path: backup.to_owned(), source };
     let failed = |source| RestoreError::Io { path: path.to_owned(), source };
-    let new = Timeline::open(backup).map_err(|error| unusable(BackupError::Source(error)))?;
+    let unusable = |source| RestoreError::Backup { path: backup.to_owned(), source };
+    let new = Timeline::open(backup).map_err(unusable)?;
     let is_there = path.try_exists().map_err(failed)?;
+    let (owner, missing) = owner_of(path);
     create_directory(path).map_err(failed)?;
     let locked = Directory::lock(path)?;
+    if let Some(owner) = owner {
+        // First of all, since a service that cannot write the file does not start.
+        let lock = locked.lock_file();
+        let given = missing.iter().copied().chain(lock.exists().then_some(lock.as_path()));
+        given.into_iter().try_for_each(|path| owner.take(path)).map_err(failed)?;
+    }
     let lost = if is_there { loss(&new, path) } else { None };
     drop(new);
     if let Some(reason) = lost.clone().filter(|_| !accept_loss) {
@@ -94,19 +121,37 @@ pub async fn restore_backup(
     }
     let copy = path.join(RESTORING);
     // What an interrupted restore has left.
-    match fs::remove_dir_all(&copy) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let position = backup_observed(backup, &copy, observe).await.map_err(unusable)?;
-    let replacing = path.to_owned();
+    remove_all(&copy).map_err(failed)?;
+    let position = backup_observed(backup, &copy, observe).await.map_err(|error| not_copied(backup, path, error))?;
+    let (replacing, replacement) = (path.to_owned(), copy.clone());
     let replaced = spawn_blocking(move || {
-        let replaced = replace(&replacing, &copy);
+        let replaced = replace(&replacing, &replacement, owner);
+        if replaced.is_err() {
+            let _ = remove_all(&replacement);
+        }
         drop(locked);
         replaced
     });
     let replaced = replaced.await.map_err(io::Error::other).and_then(|replaced| replaced).map_err(failed)?;
     Ok(Restored { position, lost, replaced })
+}
+
+/// Returns for whom files are written in a directory, and the directories of its path that are missing, if it does not exist.
+fn owner_of(directory: &Path) -> (Option<Owner>, Vec<&Path>) {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
+    let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
+    let existing = missing.last().map_or(directory, |missing| parent_of(missing));
+    (Owner::of(&[&directory.join(LOG_FILE), existing]), missing)
+}
+
+/// Returns the error for a backup that was not copied: that of the backup, if it is damaged.
+pub(crate) fn not_copied(backup: &Path, directory: &Path, error: BackupError) -> RestoreError {
+    let path = backup.to_owned();
+    match error {
+        BackupError::Damaged { findings } => RestoreError::Damaged { path, findings },
+        BackupError::Source(source) => RestoreError::Backup { path, source },
+        source => RestoreError::Copy { path, directory: directory.to_owned(), source: Box::new(source) },
+    }
 }
 
 /// Describes what a directory holds, and a backup does not; `None` if there is nothing.
@@ -138,7 +183,7 @@ fn loss(backup: &Timeline, directory: &Path) -> Option<String> {
 }
 
 /// Replaces the files of a log by that of a copy. Returns where they are.
-fn replace(directory: &Path, copy: &Path) -> io::Result<Option<PathBuf>> {
+fn replace(directory: &Path, copy: &Path, owner: Option<Owner>) -> io::Result<Option<PathBuf>> {
     let log = directory.join(LOG_FILE);
     let (changes, index, durable) = (write_ahead(&log), shared_memory(&log), directory.join(DURABLE_FILE));
     let mut files = Vec::new();
@@ -147,7 +192,14 @@ fn replace(directory: &Path, copy: &Path) -> io::Result<Option<PathBuf>> {
             files.push(file.clone());
         }
     }
-    let aside = if files.is_empty() { None } else { Some(link_aside(directory, &files)?) };
+    let aside =
+        if files.is_empty() { None } else { Some(set_aside(directory, &files, |from, to| fs::hard_link(from, to))?) };
+    if let Some(owner) = owner {
+        owner.take(&copy.join(LOG_FILE))?;
+        if let Some(aside) = &aside {
+            owner.take(aside)?;
+        }
+    }
     // A log without its last changes is rejected, because of the file that names the last of them, and so is the new one until that
     // is gone, too.
     remove(&changes)?;
@@ -161,31 +213,87 @@ fn replace(directory: &Path, copy: &Path) -> io::Result<Option<PathBuf>> {
     Ok(aside)
 }
 
-/// Gives files further names, in a directory beside the data, or within it.
-fn link_aside(directory: &Path, files: &[PathBuf]) -> io::Result<PathBuf> {
+/// Gives files further names with `link`, in a new directory beside the data, or within it if there is none beside it. Files
+/// that can have no further name are copied.
+pub(crate) fn set_aside(
+    directory: &Path,
+    files: &[PathBuf],
+    link: impl Fn(&Path, &Path) -> io::Result<()>,
+) -> io::Result<PathBuf> {
     let name = format!("replaced-{}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"));
-    let within = directory.join(&name);
     let beside = directory.file_name().map(|own| {
         let mut own = own.to_owned();
         own.push(format!(".{name}"));
         directory.with_file_name(own)
     });
-    let linked = |aside: &Path| {
-        create_directory(aside)?;
-        let link = |file: &PathBuf| match file.file_name() {
-            Some(name) => fs::hard_link(file, aside.join(name)),
-            None => Ok(()),
-        };
-        let linked = files.iter().try_for_each(link).and_then(|()| sync_directory(aside));
-        if linked.is_err() {
-            // Another volume: the directory is a mount point.
-            let _ = fs::remove_dir(aside);
-        }
-        linked
+    // Another volume, or one that only the directory can be written of.
+    let is_elsewhere = |error: &io::Error| {
+        use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
+        matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem)
     };
-    match beside.filter(|beside| linked(beside).is_ok()) {
-        Some(beside) => Ok(beside),
-        None => linked(&within).map(|()| within),
+    if let Some(beside) = beside {
+        let link_or_copy = |from: &Path, to: &Path| match link(from, to) {
+            Err(error) if !is_elsewhere(&error) => copy_file(from, to),
+            linked => linked,
+        };
+        match set_in(&beside, files, link_or_copy) {
+            Err(error) if is_elsewhere(&error) => {}
+            done => return done,
+        }
+    }
+    set_in(&directory.join(name), files, |from, to| link(from, to).or_else(|_| copy_file(from, to)))
+}
+
+/// Gives files further names in a new directory with this name, or with a number after it, durably. If that fails, nothing is left.
+fn set_in(name: &Path, files: &[PathBuf], link: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<PathBuf> {
+    let aside = create_unused(name)?;
+    let linked = files
+        .iter()
+        .try_for_each(|file| file.file_name().map_or(Ok(()), |name| link(file, &aside.join(name))))
+        .and_then(|()| sync_directory(&aside))
+        .and_then(|()| sync_directory(parent_of(&aside)));
+    match linked {
+        Ok(()) => Ok(aside),
+        Err(error) => {
+            let _ = fs::remove_dir_all(&aside);
+            Err(error)
+        }
+    }
+}
+
+/// Creates a directory with this name, or with the first free number after it.
+fn create_unused(name: &Path) -> io::Result<PathBuf> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let mut path = name.to_owned();
+    let mut number = 1;
+    loop {
+        match builder.create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return created.map(|()| path),
+        }
+        number += 1;
+        let mut numbered = name.as_os_str().to_owned();
+        numbered.push(format!("-{number}"));
+        path = numbered.into();
+    }
+}
+
+/// Copies a file durably, with its permissions. No connection of this process has it open: see `check_log`.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from, to)?;
+    fs::File::open(to)?.sync_all()
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn remove_all(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

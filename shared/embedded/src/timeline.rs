@@ -6,8 +6,8 @@ use nameservice_model::Result;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::{
-    OpenError,
-    directory::{LOG_FILE, check_log},
+    BackupError, Embedded, OpenError,
+    directory::{LOG_FILE, check_header, has_log},
     log::{Failure, connect, failed, identity_of, position_of},
 };
 
@@ -37,15 +37,21 @@ impl Timeline {
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
         let directory = directory.as_ref();
         let path = directory.join(LOG_FILE);
-        match check_log(&path)? {
-            true => Self::read(&path).map_err(|source| OpenError::Sqlite { path, source }),
-            false => Err(OpenError::Missing { directory: PathBuf::from(directory) }),
+        if !has_log(&path)? {
+            return Err(OpenError::Missing { directory: PathBuf::from(directory) });
         }
+        let checked = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .and_then(|connection| Ok(check_header(&connection, &path)?.map(|()| connection)));
+        let failed = |source| OpenError::Sqlite { path: path.clone(), source };
+        Self::of(checked.map_err(failed)??).map_err(failed)
     }
 
     /// Reads what a log is of.
     pub(crate) fn read(path: &Path) -> rusqlite::Result<Self> {
-        let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        Self::of(connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)
+    }
+
+    fn of(connection: Connection) -> rusqlite::Result<Self> {
         let transaction = connection.unchecked_transaction()?;
         let identity = identity_of(&transaction)?.map(|(identity, _)| identity);
         let last = "SELECT position, at, address, body FROM changes ORDER BY position DESC LIMIT 1";
@@ -83,6 +89,15 @@ impl Timeline {
         let select = "SELECT position, at, address, body FROM changes WHERE position = ?1";
         let held = row(&self.connection, select, [last.position]).map_err(|error| failed(Failure::Sqlite(error)))?;
         Ok(held.is_none_or(|held| held == *last))
+    }
+}
+
+impl Embedded {
+    /// Returns what distinguishes this log from others, as it is now.
+    pub fn timeline(&self) -> Result<Timeline, BackupError> {
+        let readers = self.readers().ok_or(BackupError::InMemory)?;
+        let failed = |source| OpenError::Sqlite { path: readers.path().to_owned(), source };
+        Timeline::read(readers.path()).map_err(|source| BackupError::Source(failed(source)))
     }
 }
 

@@ -115,11 +115,11 @@ fn examine_with(readers: &Readers) -> Result<(Examined, Vec<Finding>)> {
     })
 }
 
-/// Returns the findings that mean that the content of a log is damaged. Nobody writes it meanwhile.
-pub(crate) fn damage_of(log: &Path) -> rusqlite::Result<Vec<Finding>> {
-    let connection = connect(log, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let is_replica = upstream_of(&connection)?.is_some();
-    let (_, problems) = look(&connection, None, &|_| {})?;
+/// Returns the findings that mean that the content of a log is damaged, as it is at one moment.
+pub(crate) fn damage_of(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let transaction = connection.unchecked_transaction()?;
+    let is_replica = upstream_of(&transaction)?.is_some();
+    let (_, problems) = look(&transaction, None, &|_| {})?;
     let findings = problems.into_iter().map(|problem| problem.finding);
     Ok(findings
         .filter(|finding| finding.severity == Severity::Error && finding.code != COUNT_WRONG)

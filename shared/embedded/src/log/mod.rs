@@ -39,7 +39,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi, params};
 
 use durable::Durable;
 pub(crate) use durable::{Mark, incomplete};
-pub(crate) use reader::{Failure, HistoryRange, Readers, failed, is_unavailable};
+pub(crate) use reader::{Failure, HistoryRange, Interrupt, Readers, failed, is_unavailable};
 
 use crate::{
     OpenError,

@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use nameservice_model::{Change, Error, Result};
@@ -15,6 +18,8 @@ const READ: &str = "read the log";
 const MAX: u64 = i64::MAX as u64;
 /// How many idle connections are kept.
 const KEPT: usize = 4;
+/// After how many steps of a statement SQLite asks whether it is to end.
+const STEPS: i32 = 4096;
 
 /// Part of a record's history.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +37,33 @@ pub(crate) struct HistoryRange {
 pub(crate) struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
+    interrupt: Option<Interrupt>,
+}
+
+/// Interrupts the statements of connections once it is set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Interrupts this connection, too.
+    pub(crate) fn watch(&self, connection: &Connection) {
+        let is_set = self.0.clone();
+        connection.progress_handler(STEPS, Some(move || is_set.load(Ordering::Relaxed)));
+    }
 }
 
 impl Readers {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), idle: Mutex::default() }
+        Self { path: path.to_owned(), idle: Mutex::default(), interrupt: None }
+    }
+
+    /// Returns readers whose statements can be interrupted.
+    pub(crate) fn interrupted_by(path: &Path, interrupt: Interrupt) -> Self {
+        Self { interrupt: Some(interrupt), ..Self::new(path) }
     }
 
     /// Returns at most `limit` changes after a position, up to another one.
@@ -129,7 +156,14 @@ impl Readers {
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| failed(error.into()))?,
+            None => {
+                let opened = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+                let opened = opened.map_err(|error| failed(error.into()))?;
+                if let Some(interrupt) = &self.interrupt {
+                    interrupt.watch(&opened);
+                }
+                opened
+            }
         };
         let result = read(&connection).map_err(failed)?;
         let mut idle = self.idle();

@@ -1,16 +1,24 @@
 //! Backups are checked, and what they are backups of is known.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use nameservice_model::{ChangeFeed, Limit, NameService, Run};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use rusqlite::{Connection, types::Value};
+use rusqlite::{Connection, ErrorCode, types::Value};
 
 use super::{at, commands::Commands, open, pushed, without_sums};
 use crate::{
-    BackupError, Embedded, Options, Timeline, backup, copy_observed,
+    BackupError, Embedded, OpenError, Options, RestoreError, Timeline, backup, copy_observed,
     directory::{DURABLE_FILE, LOG_FILE},
-    log::rows,
+    examine,
+    log::{Interrupt, Readers, rows},
+    restore_backup,
 };
 
 /// A directory with records, some of whose changes have been removed, all of it in the file of the log.
@@ -214,4 +222,73 @@ async fn each_flipped_bit_is_found_or_leaves_the_backup_as_it_would_be() {
     println!("{FLIPS} flipped bits of {} bytes: {harmless} change nothing, found by {found:?}", bytes.len());
     assert_eq!(harmless + found.values().sum::<u32>(), FLIPS);
     assert!(found.contains_key("record-unreadable") && found.contains_key("change-unreadable"), "{found:?}");
+}
+
+/// Names a log: the test then is another process, which ends with an error if it gets the log for itself.
+const LOG_OF_ANOTHER: &str = "NAMESERVICE_TEST_LOG_OF_ANOTHER";
+
+/// Returns whether the log is locked for another process.
+fn is_locked_for_others(directory: &Path, test: &str) -> bool {
+    let mut other = Command::new(std::env::current_exe().unwrap());
+    other.args(["--exact", test]).env(LOG_OF_ANOTHER, directory.join(LOG_FILE)).stdout(Stdio::null());
+    other.status().unwrap().success()
+}
+
+fn try_for_itself(log: &Path) {
+    let log = Connection::open(log).unwrap();
+    log.busy_timeout(Duration::ZERO).unwrap();
+    let taken = log.execute_batch("PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE").unwrap_err();
+    assert_eq!(taken.sqlite_error_code(), Some(ErrorCode::DatabaseBusy), "{taken}");
+}
+
+/// A process loses its locks of a file when it closes any descriptor of it. Without them, the next process that closes the log removes
+/// the write-ahead file, with what was answered.
+#[tokio::test]
+async fn nothing_that_reads_an_open_log_in_this_process_ends_its_locks() {
+    const NAME: &str = "tests::backups::nothing_that_reads_an_open_log_in_this_process_ends_its_locks";
+    if let Some(log) = std::env::var_os(LOG_OF_ANOTHER) {
+        return try_for_itself(Path::new(&log));
+    }
+    let (directory, parent) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = directory.path();
+    let names = open(path);
+    pushed(&names, "a", 1).await;
+    assert!(is_locked_for_others(path, NAME));
+    let to = |name: &str| parent.path().join(name);
+    let _ = names.backup(to("one")).await.unwrap();
+    let _ = names.timeline().unwrap();
+    assert!(names.backup_bytes().await.unwrap() > 0 && is_locked_for_others(path, NAME));
+    let _ = backup(path, to("two")).await.unwrap();
+    copy_observed(path, to("three"), &|_| {}).await.unwrap();
+    let timeline = Timeline::open(path).unwrap();
+    assert!(is_locked_for_others(path, NAME));
+    drop(timeline);
+    for rejected in [
+        Embedded::open(path, Options::default()).unwrap_err(),
+        Embedded::open_existing(path, Options::default()).unwrap_err(),
+        examine(path, false, &mut |_| {}).unwrap_err(),
+    ] {
+        assert!(matches!(rejected, OpenError::InUse { .. }), "{rejected:?}");
+    }
+    let restored = restore_backup(to("one"), path, true, &|_| {}).await.unwrap_err();
+    assert!(matches!(restored, RestoreError::Directory(OpenError::InUse { .. })), "{restored:?}");
+    assert!(is_locked_for_others(path, NAME) && path.join(format!("{LOG_FILE}-wal")).exists());
+    // What this test is about: any other descriptor of the file, once it is closed.
+    #[cfg(target_os = "linux")]
+    {
+        drop(fs::File::open(path.join(LOG_FILE)).unwrap());
+        assert!(!is_locked_for_others(path, NAME));
+    }
+}
+
+#[tokio::test]
+async fn a_copy_that_nobody_waits_for_ends() {
+    const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path()));
+    let interrupt = Interrupt::default();
+    let readers = Readers::interrupted_by(&directory.path().join(LOG_FILE), interrupt.clone());
+    interrupt.set();
+    let ended = readers.read(|connection| Ok(connection.query_row(ENDLESS, [], |row| row.get::<_, i64>(0))?));
+    assert!(format!("{:?}", ended.unwrap_err()).contains("OperationInterrupted"));
 }

@@ -1,13 +1,14 @@
 //! A backup takes the place of data only if that loses nothing, or if the loss is accepted.
 
-use std::{fs, path::Path};
+use std::{fs, io, path::Path};
 
 use rusqlite::Connection;
 
 use super::{head_of, open, pushed};
 use crate::{
-    Embedded, OpenError, Options, RestoreError, Restored,
+    BackupError, Embedded, OpenError, Options, RestoreError, Restored,
     directory::{DURABLE_FILE, LOG_FILE},
+    restore::{not_copied, set_aside},
     restore_backup,
 };
 
@@ -94,7 +95,8 @@ async fn data_in_use_and_a_damaged_backup_change_nothing() {
     log.execute("UPDATE records SET body = x'00'", []).unwrap();
     drop(log);
     let rejected = restored(root.path(), "data", true).await.unwrap_err();
-    assert!(matches!(&rejected, RestoreError::Backup { source, .. } if source.is_damage()), "{rejected:?}");
+    assert!(matches!(&rejected, RestoreError::Damaged { .. }), "{rejected:?}");
+    assert!(!rejected.to_string().contains("the data is damaged"), "{rejected}");
     assert!(has(&data, "later").await);
     let rejected = restore_backup(root.path().join("nothing"), &data, true, &|_| {}).await.unwrap_err();
     assert!(matches!(rejected, RestoreError::Backup { .. }), "{rejected:?}");
@@ -125,4 +127,73 @@ async fn data_of_another_history_or_that_cannot_be_read_is_not_replaced_without_
     assert!(found.starts_with("it cannot be read"), "{found}");
     let replaced = restored(root.path(), "data", true).await.unwrap().replaced.unwrap();
     assert!(replaced.join(DURABLE_FILE).exists() && has(&root.path().join("data"), "c").await);
+}
+
+#[tokio::test]
+async fn data_that_can_have_no_further_name_is_copied_and_what_fails_leaves_nothing() {
+    let root = prepared().await;
+    let data = root.path().join("data");
+    let files = [data.join(LOG_FILE), data.join(DURABLE_FILE)];
+    let entries = || {
+        let below = |path: &Path| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+        let mut entries = [below(root.path()), below(&data)].concat();
+        entries.sort();
+        entries
+    };
+    let before = entries();
+    let kinds = [io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied, io::ErrorKind::CrossesDevices];
+    for (kind, parent) in kinds.into_iter().zip([root.path(), &data, &data]) {
+        let aside = set_aside(&data, &files, |_, _| Err(kind.into())).unwrap();
+        assert_eq!(aside.parent(), Some(parent), "{kind}");
+        for file in &files {
+            assert_eq!(fs::read(file).unwrap(), fs::read(aside.join(file.file_name().unwrap())).unwrap());
+        }
+        fs::remove_dir_all(aside).unwrap();
+    }
+    let missing = [files[0].clone(), data.join("missing")];
+    set_aside(&data, &missing, |from, to| fs::hard_link(from, to)).unwrap_err();
+    assert_eq!(entries(), before);
+    // Names that are taken are left alone.
+    let link = |from: &Path, to: &Path| fs::hard_link(from, to);
+    let asides = [0, 1, 2].map(|_| set_aside(&data, &files, link).unwrap());
+    assert!(asides[0] != asides[1] && asides[1] != asides[2] && asides[0] != asides[2], "{asides:?}");
+}
+
+/// As of a service whose user the superuser is not.
+#[tokio::test]
+#[cfg(unix)]
+async fn what_the_superuser_restores_belongs_to_the_owner_of_the_data() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    const SERVICE: u32 = 61_234;
+    let root = prepared().await;
+    let data = root.path().join("data");
+    let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+    let own = owner(&data);
+    let expected = if own == 0 { SERVICE } else { own };
+    if own == 0 {
+        for path in [root.path().to_owned(), data.clone(), data.join(LOG_FILE), data.join(DURABLE_FILE)] {
+            chown(path, Some(SERVICE), Some(SERVICE)).unwrap();
+        }
+    }
+    fs::remove_file(data.join("lock")).unwrap();
+    restored(root.path(), "data", false).await.unwrap_err();
+    assert_eq!(owner(&data.join("lock")), expected, "also of a restore that was rejected");
+    let replaced = restored(root.path(), "data", true).await.unwrap().replaced.unwrap();
+    restored(root.path(), "new/below", false).await.unwrap();
+    let new = root.path().join("new");
+    for path in [data, new.join("below")].map(|data| [data.join(LOG_FILE), data.join("lock"), data]).concat() {
+        assert_eq!(owner(&path), expected, "{path:?}");
+    }
+    assert_eq!((owner(&new), owner(&replaced)), (expected, expected));
+    assert_eq!(owner(&root.path().join("backup")), own, "the backup stays as it is");
+}
+
+#[test]
+fn a_full_volume_of_the_data_is_not_blamed_on_the_backup() {
+    let full = BackupError::Io { path: "data/restoring".into(), source: io::ErrorKind::StorageFull.into() };
+    let failed = not_copied(Path::new("saved"), Path::new("data"), full);
+    assert_eq!(failed.to_string(), "cannot copy the backup saved to data");
+    let findings = Vec::new();
+    let failed = not_copied(Path::new("saved"), Path::new("data"), BackupError::Copied { findings });
+    assert!(matches!(failed, RestoreError::Copy { .. }), "{failed:?}");
 }
