@@ -113,6 +113,22 @@ class Service:
         return run(self.program, *words, ok=ok, env=environment)
 
 
+def backups_in(directory):
+    """The backups that have their final names, the oldest first."""
+    return sorted(path for path in directory.glob("*") if re.fullmatch(r"\d{8}T\d{6}Z", path.name))
+
+
+def restored(program, backups, data):
+    """The latest backup becomes the data of a service that was stopped, where it has its data; what it had stays beside it."""
+    backup = backups_in(backups)[-1]
+    lost = run(program, "restore-backup", backup, "--data", data, ok=False)
+    assert lost.returncode == 3 and "--accept-loss" in lost.stderr, lost
+    run(program, "restore-backup", backup, "--data", data, "--accept-loss")
+    run(program, "doctor", "--data", data)
+    assert run(program, "list", "--data", data, "--json").stdout == run(program, "list", "--data", backup, "--json").stdout
+    assert list(data.parent.glob(f"{data.name}.replaced-*")) or list(data.glob("replaced-*"))
+
+
 # systemd: the unit is valid and hardened, and its command runs under a supervisor that listens
 def part_systemd(program, _tools, folder):
     unit = HERE / "systemd/nameservice.service"
@@ -138,7 +154,8 @@ def part_systemd(program, _tools, folder):
         assert notify.recv(256).strip() == b"READY=1"
         assert notify.recv(256).strip() == b"WATCHDOG=1"
         run(program, "create", "mydb", "--url", f"http://127.0.0.1:{port}")
-        until(lambda: [path for path in (folder / "state").glob("backups/*") if path.name != "partial"], "a backup")
+        until(lambda: backups_in(folder / "state/backups"), "a backup")
+        run(program, "create", "later", "--url", f"http://127.0.0.1:{port}")
         running.send_signal(signal.SIGHUP)
         running.terminate()
         # On a busy machine it has shown more than once that it lives.
@@ -146,6 +163,7 @@ def part_systemd(program, _tools, folder):
             pass
         assert said == b"STOPPING=1", said
         assert running.wait(LONG) == 0
+    restored(program, folder / "state/backups", folder / "state/data")
 
 
 def dpkg(*words):
@@ -245,6 +263,11 @@ def part_compose(program, _tools, folder):
             until(lambda: run(*check, ok=False).returncode == 0, f"the service of the {name}")
             assert run(program, "list", "--url", url, ok=False).returncode == 5
             run(program, "create", "mydb", "--url", url, env={**os.environ, "NAMESERVICE_TOKEN": token})
+            if has_backups := "--backup-to" in line:
+                until(lambda: backups_in(own / "backups"), "a backup")
+                run(program, "create", "later", "--url", url, env={**os.environ, "NAMESERVICE_TOKEN": token})
+        if has_backups:
+            restored(program, own / "backups", own / "data")
 
 
 # helm: the chart passes its lint and renders objects that Kubernetes knows, for each of its settings
