@@ -98,18 +98,23 @@ impl BackupArgs {
     }
 }
 
-/// Locks a directory of backups for this process.
-fn lock(to: &Path) -> Result<File, Failure> {
+/// Locks a directory of backups for this process. A volume that cannot be written, or knows no locks, keeps no service from starting: its
+/// backups fail, which is measured, or are made without the lock.
+fn lock(to: &Path) -> Result<Option<File>, Failure> {
     let path = to.join(LOCK);
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let locked = file.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file));
-    locked.map_err(|error| match error {
-        TryLockError::WouldBlock => Failure::Usage(format!(
+    match locked {
+        Ok(file) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Err(Failure::Usage(format!(
             "--backup-to {}: another service makes its backups there; name a directory of its own for each",
             to.display()
-        )),
-        TryLockError::Error(error) => Failure::Usage(format!("--backup-to: {}: {error}", path.display())),
-    })
+        ))),
+        Err(TryLockError::Error(error)) => {
+            tracing::warn!(%error, "{} cannot be locked: let no other service make its backups there", path.display());
+            Ok(None)
+        }
+    }
 }
 
 /// The backups of a service.
@@ -140,7 +145,7 @@ impl Last {
 
 impl Backups {
     /// `age`: that of the last backup of this data, if there is one.
-    fn start(mut directory: Directory, names: Embedded, lock: File, age: Option<Duration>) -> io::Result<Self> {
+    fn start(mut directory: Directory, names: Embedded, lock: Option<File>, age: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::sync_channel(0);
         let (interrupt, interrupted) = watch::channel(());
         let (end, ended) = watch::channel(());

@@ -59,7 +59,11 @@ fn install() -> Result<PrometheusHandle, metrics_exporter_prometheus::BuildError
 
 /// Begins to record what is measured: what was measured before is lost.
 pub(crate) fn begin() {
-    LazyLock::force(&RECORDER);
+    static BEGUN: Once = Once::new();
+    if let Some(recorder) = RECORDER.as_ref() {
+        // Nobody may ever ask for the metrics, and what is not put into buckets stays in memory.
+        BEGUN.call_once(|| keep_up(recorder));
+    }
 }
 
 fn describe() {
@@ -157,10 +161,7 @@ impl Sampled {
 
 /// Returns the route of the metrics, and begins to measure.
 pub(crate) fn router(sampled: Sampled) -> Router {
-    static BEGUN: Once = Once::new();
-    if let Some(recorder) = RECORDER.as_ref() {
-        BEGUN.call_once(|| keep_up(recorder));
-    }
+    begin();
     Router::new().route("/metrics", get(text)).with_state(sampled)
 }
 
@@ -274,6 +275,15 @@ mod tests {
     fn names(text: &str) -> BTreeSet<&str> {
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         words.filter(|word| word.starts_with("nameservice_") && *word != "nameservice_http").collect()
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_measured_is_put_into_buckets_although_nobody_asks_for_it() {
+        super::begin();
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        assert!(names.into_iter().any(|name| name.trim() == "metrics-upkeep"));
     }
 
     #[test]

@@ -97,7 +97,9 @@ impl Directory {
     /// Locks a directory, whatever it holds.
     pub(crate) fn lock(directory: &Path) -> Result<Self, OpenError> {
         let mut locks = Self::locks(directory, true)?;
-        if let [_, Some(file)] = &mut locks {
+        if let [_, Some(file)] = &mut locks
+            && is_of(file, &directory.join(LOCK_FILE))
+        {
             // For the error message of a process that finds the directory locked. A full disk may have no place for it.
             let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         }
@@ -139,6 +141,20 @@ impl Directory {
         }
         Ok([itself, file])
     }
+}
+
+/// Returns whether a file that was opened is the one of this name alone, and not what a link of this name leads to: whoever may write the
+/// directory could have the superuser overwrite another file.
+fn is_of(file: &File, path: &Path) -> bool {
+    let (Ok(opened), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    #[cfg(unix)]
+    let is_same = {
+        use std::os::unix::fs::MetadataExt as _;
+        (opened.dev(), opened.ino(), opened.nlink()) == (named.dev(), named.ino(), 1)
+    };
+    #[cfg(not(unix))]
+    let is_same = true;
+    is_same && opened.is_file() && named.is_file()
 }
 
 /// Locks a file. Tries for a moment: a child process that is being started holds the locks of its parent until it runs its

@@ -171,12 +171,16 @@ fn loss(backup: &Timeline, directory: &Path) -> Option<String> {
         Ok(data) => data,
         Err(error) => return Some(format!("it cannot be read ({}); {ends}", nameservice_model::chain(&error))),
     };
-    if data.position() == 0 || backup.continues(&data).unwrap_or(false) {
+    let shown_by_backup = backup.shows(&data).unwrap_or(Some(false));
+    if data.position() == 0 || shown_by_backup == Some(true) {
         return None;
     }
     let what = match (data.identity() == backup.identity(), data.position() > backup.position()) {
         (false, _) => "it is of another history than the backup, ",
         (true, true) => "",
+        (true, false) if shown_by_backup.is_none() => {
+            "the backup no longer holds its last change, and cannot show that it has what came before, "
+        }
         (true, false) => "its history is not that of the backup since an earlier restore, ",
     };
     Some(format!("{what}it is at {}, {ends}", shown(&data)))

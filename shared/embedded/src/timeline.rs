@@ -82,13 +82,18 @@ impl Timeline {
     /// A log that no longer holds a change at that position, because of the retention of its feed, cannot show that: then identity
     /// and position decide.
     pub fn continues(&self, other: &Self) -> Result<bool> {
+        Ok(self.shows(other)?.unwrap_or(true))
+    }
+
+    /// Returns whether this log has all that another has; `None` if it can no longer show that.
+    pub(crate) fn shows(&self, other: &Self) -> Result<Option<bool>> {
         if self.identity.is_none() || self.identity != other.identity || self.position < other.position {
-            return Ok(false);
+            return Ok(Some(false));
         }
-        let Some(last) = &other.last else { return Ok(true) };
+        let Some(last) = &other.last else { return Ok(Some(true)) };
         let select = "SELECT position, at, address, body FROM changes WHERE position = ?1";
         let held = row(&self.connection, select, [last.position]).map_err(|error| failed(Failure::Sqlite(error)))?;
-        Ok(held.is_none_or(|held| held == *last))
+        Ok(held.map(|held| held == *last))
     }
 }
 

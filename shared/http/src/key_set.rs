@@ -10,8 +10,6 @@ use nameservice_model::{BoxError, chain};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::key_source::NO_KEYS;
-
 /// A key set that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the key set cannot be used: {reason}")]
@@ -27,6 +25,8 @@ impl InvalidKeys {
     }
 }
 
+/// The curves that are registered (RFC 8037, 3.1; RFC 8812, 3.1), and that this service does not know.
+const OTHER_CURVES: [&str; 4] = ["Ed448", "X25519", "X448", "secp256k1"];
 /// How many malformed entries are named in the log.
 const NAMED: usize = 10;
 /// The types of keys that are known (RFC 7518, 6.1; RFC 8037, 2). An entry of another type is not malformed.
@@ -57,7 +57,6 @@ impl KeySet {
     /// Takes the keys that can verify RS256, ES256 or EdDSA. A set without any is one without keys, and withdraws those before, unless an
     /// entry is malformed: then it is rejected, since it may be the one that is meant to be used.
     pub(crate) fn parse(json: &str) -> Result<Self, InvalidKeys> {
-        let json = if json.trim().is_empty() { NO_KEYS } else { json };
         let Jwks { keys: entries } =
             serde_json::from_str(json).map_err(|error| InvalidKeys::new("it is not a JWKS", Some(error.into())))?;
         let (mut keys, mut skipped, mut malformed) = (Vec::new(), String::new(), 0);
@@ -99,7 +98,9 @@ fn none() -> InvalidKeys {
 
 /// Returns the key of an entry; `None` if it is one that this service does not use.
 fn key(entry: &Value) -> Result<Option<Key>, BoxError> {
-    if entry.get("kty").and_then(Value::as_str).is_some_and(|name| !TYPES.contains(&name)) {
+    let text = |member: &str| entry.get(member).and_then(Value::as_str);
+    let is_other_curve = text("crv").is_some_and(|name| OTHER_CURVES.contains(&name)) && text("x").is_some();
+    if text("kty").is_some_and(|name| !TYPES.contains(&name)) || is_other_curve {
         return Ok(None);
     }
     let jwk = Jwk::deserialize(entry)?;

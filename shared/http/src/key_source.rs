@@ -77,6 +77,8 @@ impl KeyFile {
             Ok(bytes) if bytes as u64 == most => {
                 Err(io::Error::new(ErrorKind::FileTooLarge, "the file is larger than a key set"))
             }
+            // An emptied file has no keys. An empty answer of a URL is not a key set.
+            Ok(_) if json.trim().is_empty() => Ok(NO_KEYS.to_owned()),
             Ok(_) => Ok(json),
         }
     }

@@ -41,7 +41,7 @@ async fn filled() -> tempfile::TempDir {
     directory
 }
 
-fn damage(directory: &Path, statement: &str) {
+pub(super) fn damage(directory: &Path, statement: &str) {
     Connection::open(directory.join(LOG_FILE)).unwrap().execute_batch(statement).unwrap();
 }
 
@@ -184,6 +184,7 @@ async fn a_log_continues_its_backups_but_neither_other_data_nor_what_a_restore_h
     // Without the change, identity and position are all there is.
     damage(&path("restored"), "DELETE FROM log; DELETE FROM tail WHERE position < (SELECT max(position) FROM tail)");
     assert!(continues("restored", "lost"));
+    assert_eq!(timeline("restored").shows(&timeline("lost")).unwrap(), None);
     assert!(Timeline::open(path("nowhere")).is_err());
     drop((names, restored, other));
 }

@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use rusqlite::Connection;
 
-use super::{head_of, open, pushed};
+use super::{backups::damage, head_of, open, pushed};
 use crate::{
     BackupError, Embedded, OpenError, Options, RestoreError, Restored,
     directory::{DURABLE_FILE, LOG_FILE},
@@ -171,6 +171,9 @@ async fn what_the_superuser_restores_belongs_to_the_owner_of_the_data() {
     let own = owner(&data);
     let expected = if own == 0 { SERVICE } else { own };
     if own == 0 {
+        if let Err(error) = chown(root.path(), Some(SERVICE), Some(SERVICE)) {
+            return eprintln!("skipped, since this superuser cannot give files away: {error}");
+        }
         for path in [root.path().to_owned(), data.clone(), data.join(LOG_FILE), data.join(DURABLE_FILE)] {
             chown(path, Some(SERVICE), Some(SERVICE)).unwrap();
         }
@@ -196,4 +199,36 @@ fn a_full_volume_of_the_data_is_not_blamed_on_the_backup() {
     let findings = Vec::new();
     let failed = not_copied(Path::new("saved"), Path::new("data"), BackupError::Copied { findings });
     assert!(matches!(failed, RestoreError::Copy { .. }), "{failed:?}");
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn a_lock_that_leads_to_another_file_leaves_it_as_it_is() {
+    let root = prepared().await;
+    let (data, other) = (root.path().join("data"), root.path().join("other"));
+    fs::write(&other, "of somebody else").unwrap();
+    fs::remove_file(data.join("lock")).unwrap();
+    std::os::unix::fs::symlink(&other, data.join("lock")).unwrap();
+    restored(root.path(), "data", true).await.unwrap();
+    drop(open(&data));
+    assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
+}
+
+#[tokio::test]
+async fn a_backup_that_cannot_show_that_it_has_the_data_replaces_it_only_with_consent() {
+    let root = prepared().await;
+    let names = Embedded::open_existing(root.path().join("backup"), Options::default()).unwrap();
+    for n in 0..3 {
+        pushed(&names, &format!("b{n}"), 1).await;
+    }
+    drop(names);
+    // As after the retention of its feed.
+    damage(
+        &root.path().join("backup"),
+        "DELETE FROM log; DELETE FROM tail WHERE position < (SELECT max(position) FROM tail)",
+    );
+    let error = restored(root.path(), "data", false).await.unwrap_err();
+    assert!(error.to_string().contains("cannot show"), "{error}");
+    restored(root.path(), "data", true).await.unwrap();
+    assert!(has(&root.path().join("data"), "b2").await);
 }
