@@ -81,39 +81,37 @@ impl BackupArgs {
                 "--backup-to copies a data directory (--data): DynamoDB backs its tables up, and files are copied as files".into(),
             ));
         };
-        let unusable = |error: io::Error| Failure::Usage(format!("--backup-to {}: {error}", to.display()));
-        create(&to).map_err(unusable)?;
-        let lock = lock(&to)?;
-        let backups = Directory::new(to.clone(), data, self.backup_every, self.backup_keep as usize);
-        if backups.shares_volume().map_err(unusable)? {
+        let mut backups = Directory::new(to.clone(), data, self.backup_every, self.backup_keep as usize);
+        // Whatever else keeps the directory from being used fails the backups, which is measured, and not the service.
+        if let Err(error) = backups.prepare()
+            && error.is::<Locked>()
+        {
+            return Err(Failure::Usage(format!("--backup-to {}: {error}", to.display())));
+        }
+        if backups.shares_volume().unwrap_or(false) {
             tracing::warn!(
                 "the backups in {} are on the volume of the data: they take its space, and are lost with it; name another \
                  volume with --backup-to, or copy them elsewhere",
                 to.display()
             );
         }
-        let age = backups.age(&names, SystemTime::now()).map_err(unusable)?;
-        let started = Backups::start(backups, names, lock, age);
+        let age = backups.age(&names, SystemTime::now()).unwrap_or(None);
+        let started = Backups::start(backups, names, age);
         started.map(Some).map_err(|error| Failure::Usage(format!("--backup-to: {error}")))
     }
 }
 
-/// Locks a directory of backups for this process. A volume that cannot be written, or knows no locks, keeps no service from starting: its
-/// backups fail, which is measured, or are made without the lock.
-fn lock(to: &Path) -> Result<Option<File>, Failure> {
-    let path = to.join(LOCK);
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let locked = file.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file));
-    match locked {
-        Ok(file) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Err(Failure::Usage(format!(
-            "--backup-to {}: another service makes its backups there; name a directory of its own for each",
-            to.display()
-        ))),
-        Err(TryLockError::Error(error)) => {
-            tracing::warn!(%error, "{} cannot be locked: let no other service make its backups there", path.display());
-            Ok(None)
-        }
+/// Another service makes its backups in the directory.
+#[derive(Debug, thiserror::Error)]
+#[error("another service makes its backups there; name a directory of its own for each")]
+struct Locked;
+
+/// Locks a file, or a directory, as some systems do. A volume may know no locks.
+fn lock(file: io::Result<File>) -> Result<io::Result<File>, Locked> {
+    match file.map_err(TryLockError::Error).and_then(|file| file.try_lock().map(|()| file)) {
+        Ok(file) => Ok(Ok(file)),
+        Err(TryLockError::WouldBlock) => Err(Locked),
+        Err(TryLockError::Error(error)) => Ok(Err(error)),
     }
 }
 
@@ -145,7 +143,7 @@ impl Last {
 
 impl Backups {
     /// `age`: that of the last backup of this data, if there is one.
-    fn start(mut directory: Directory, names: Embedded, lock: Option<File>, age: Option<Duration>) -> io::Result<Self> {
+    fn start(directory: Directory, names: Embedded, age: Option<Duration>) -> io::Result<Self> {
         let (stop, stopped) = mpsc::sync_channel(0);
         let (interrupt, interrupted) = watch::channel(());
         let (end, ended) = watch::channel(());
@@ -162,7 +160,8 @@ impl Backups {
         let mut wait = directory.first_wait(age);
         // On a thread of its own, since a timer in the runtime would cost every request: see `prometheus`.
         thread::Builder::new().name("backups".to_owned()).spawn(move || {
-            let (_locked, _ends) = (lock, end);
+            // In this order: it ends once the directory is unlocked.
+            let (_ends, mut directory) = (end, directory);
             let process = Process { names, runtime, interrupted };
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = directory.turn(&process, |at| backups.0.set(Last { age: Duration::ZERO, at }));
@@ -295,6 +294,9 @@ struct Directory {
     failures: u32,
     /// What was named in the log as something that is left as it is.
     left: HashSet<String>,
+    /// The directory and the file in it, once they are locked: the file may be removed, and not every system locks directories.
+    locks: Vec<File>,
+    is_unlocked: bool,
     /// `None` on systems where that is not known. Tests replace this and what follows.
     volume: fn(&Path) -> io::Result<Option<Volume>>,
     remove: fn(&Path) -> io::Result<()>,
@@ -303,9 +305,28 @@ struct Directory {
 
 impl Directory {
     fn new(to: PathBuf, data: PathBuf, every: Duration, keep: usize) -> Self {
-        let (failures, left) = (0, HashSet::new());
+        let (failures, left, locks, is_unlocked) = (0, HashSet::new(), Vec::new(), false);
         let (remove, sync) = (|path: &Path| fs::remove_dir_all(path), |path: &Path| File::open(path)?.sync_all());
-        Self { to, data, every, keep, failures, left, volume, remove, sync }
+        Self { to, data, every, keep, failures, left, locks, is_unlocked, volume, remove, sync }
+    }
+
+    /// Creates the directory if it is missing, and locks it unless it is locked. One on a volume that knows no locks is used without.
+    fn prepare(&mut self) -> Result<(), BoxError> {
+        create(&self.to).map_err(unusable(&self.to))?;
+        if !self.locks.is_empty() {
+            return Ok(());
+        }
+        let path = self.to.join(LOCK);
+        let file = lock(File::options().write(true).create(true).truncate(false).open(&path))?;
+        let itself = lock(File::open(&self.to))?;
+        if let Err(error) = &file
+            && itself.is_err()
+            && !std::mem::replace(&mut self.is_unlocked, true)
+        {
+            tracing::warn!(%error, "{} cannot be locked: let no other service make its backups there", path.display());
+        }
+        self.locks.extend([file, itself].into_iter().flatten());
+        Ok(())
     }
 
     /// Returns how long to wait for the first backup, if the last one has this age. A service that was killed while it made one
@@ -356,6 +377,7 @@ impl Directory {
 
     /// Makes a backup that was checked.
     fn make(&mut self, process: &Process) -> Result<Named, BoxError> {
+        self.prepare()?;
         let partial = self.to.join(PARTIAL);
         // What a service left that was killed.
         match fs::remove_dir_all(&partial) {
@@ -481,16 +503,26 @@ impl Directory {
         fs::rename(&backup, self.to.join(format!("{name}{REMOVED}"))).map_err(unusable(&backup))
     }
 
-    /// Returns the furthest backup that the data continues.
+    /// Returns the furthest backup that the data continues, and that is not damaged.
     fn newest(&self, names: &Embedded) -> io::Result<Option<Named>> {
         let Ok(data) = names.timeline() else { return Ok(None) };
         let continued = |backup: Named| {
             let opened = Timeline::open(self.to.join(&backup.name)).ok()?;
-            data.continues(&opened).unwrap_or(false).then(|| (opened.position(), backup.at, backup))
+            data.continues(&opened).unwrap_or(false).then_some((opened, backup))
         };
-        let newest =
-            backups(&self.to)?.into_iter().filter_map(continued).max_by_key(|(position, at, _)| (*position, *at));
-        Ok(newest.map(|(_, _, backup)| backup))
+        let mut newest: Vec<_> = backups(&self.to)?.into_iter().filter_map(continued).collect();
+        newest.sort_by_key(|(opened, backup)| std::cmp::Reverse((opened.position(), backup.at)));
+        let is_sound = |opened: &Timeline, backup: &Named| {
+            let reason = match opened.damage().as_deref() {
+                Ok([]) => return true,
+                Ok([first, ..]) => format!("{}: {}", first.code, first.what),
+                Err(error) => chain(error),
+            };
+            let backup = self.to.join(&backup.name);
+            tracing::error!(reason, "{} is damaged, and does not count as a backup", backup.display());
+            false
+        };
+        Ok(newest.into_iter().find(|(opened, backup)| is_sound(opened, backup)).map(|(_, backup)| backup))
     }
 
     /// Returns what is left of backups that are being removed.
@@ -614,6 +646,7 @@ mod tests {
         fn names(&self) -> Vec<String> {
             let entries = fs::read_dir(self.path("to")).unwrap();
             let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.retain(|name| name != LOCK);
             names.sort();
             names
         }
@@ -688,11 +721,7 @@ mod tests {
         let log = scratch.path("data").join("nameservice.log.db");
         let damaged = move |directory: &mut Directory, process: &Process| {
             let mut bytes = fs::read(&log).unwrap();
-            // Everywhere, since pages that are not used may have copies of it.
-            let places: Vec<_> = (0..bytes.len() - 9).filter(|at| bytes[*at..].starts_with(b"mydb:main")).collect();
-            for place in places {
-                bytes[place] ^= 1;
-            }
+            flip(&mut bytes);
             fs::write(&log, bytes).unwrap();
             (directory.make(process).unwrap_err(), turn(directory, process), turn(directory, process))
         };
@@ -813,7 +842,7 @@ mod tests {
         create(&scratch.path("to").join(format!("{PAST}{REMOVED}"))).unwrap();
         // There is space once one backup is left.
         let volume = |to: &Path| {
-            let backups = fs::read_dir(to.with_file_name("to"))?.count();
+            let backups = backups(&to.with_file_name("to"))?.len();
             Ok(Some(Volume { device: 7, free: if backups > 1 { 0 } else { u64::MAX } }))
         };
         let (directory, (wait, made)) = turned(Directory { volume, ..directory }).await;
@@ -865,14 +894,57 @@ mod tests {
         assert_eq!(often.first_wait(None), minutes(1));
     }
 
-    #[test]
-    fn a_directory_of_backups_is_for_one_service() {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_directory_of_backups_is_for_one_service() {
         let scratch = Scratch::new();
-        let locked = lock(&scratch.path("to")).unwrap();
-        let Err(Failure::Usage(rejected)) = lock(&scratch.path("to")) else { panic!("two services") };
-        assert!(rejected.contains("another service makes its backups there"), "{rejected}");
+        scratch.write("data", "a").await;
+        let file = scratch.path("to").join(LOCK);
+        let other = || scratch.directory("data", 1);
+        // A file that cannot be locked: then the directory alone is.
+        create(&file).unwrap();
+        let (locked, _) = made(other()).await;
+        assert!(!locked.locks.is_empty() && other().prepare().unwrap_err().is::<Locked>());
         drop(locked);
-        let _ = lock(&scratch.path("to")).unwrap();
+        // The file was removed as what is old: then the directory alone is.
+        fs::remove_dir(&file).unwrap();
+        let mut locked = other();
+        locked.prepare().unwrap();
+        assert_eq!(locked.locks.len(), 2);
+        fs::remove_file(&file).unwrap();
+        let (mut rejected, failed) = tried(other(), |directory, process| directory.make(process)).await;
+        let failed = failed.unwrap_err();
+        assert!(failed.is::<Locked>() && step_of(&failed) == Step::Make, "{failed}");
+        drop(locked);
+        rejected.prepare().unwrap();
+        assert!(other().prepare().unwrap_err().is::<Locked>(), "it is locked once it can be");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn too_little_space_removes_nothing_for_a_backup_that_has_been_damaged_since() {
+        let scratch = Scratch::new();
+        let mut directory = scratch.directory("data", 3);
+        for address in ["a", "b", "mydb"] {
+            scratch.write("data", address).await;
+            (directory, _) = made(directory).await;
+        }
+        let names = scratch.names();
+        let newest = scratch.path("to").join(&names[2]).join("nameservice.log.db");
+        let mut bytes = fs::read(&newest).unwrap();
+        flip(&mut bytes);
+        fs::write(newest, bytes).unwrap();
+        directory.volume = |_| Ok(Some(Volume { device: 7, free: 0 }));
+        let (_, (_, made)) = turned(Directory { keep: 1, ..directory }).await;
+        // The oldest goes, since the second is the last that can be restored.
+        let left = scratch.names();
+        assert!(!made && !left.contains(&names[0]) && left.contains(&names[1]) && left.contains(&names[2]), "{left:?}");
+    }
+
+    /// Flips a bit of a record everywhere, since pages that are not used may have copies of it.
+    fn flip(bytes: &mut [u8]) {
+        let places: Vec<_> = (0..bytes.len() - 9).filter(|at| bytes[*at..].starts_with(b"mydb:main")).collect();
+        for place in places {
+            bytes[place] ^= 1;
+        }
     }
 
     #[test]
@@ -897,6 +969,9 @@ mod tests {
         let hour = Some(Duration::from_secs(3600));
         let (directory, age) = aged(directory, now).await;
         assert_eq!(age, hour);
+        // As after a restart.
+        drop(directory);
+        let directory = scratch.directory("data", 9);
         // One of other data, one that is no backup, and one that a clock has made that was ahead.
         scratch.write("other", "a").await;
         let (_, other) = made(scratch.directory("other", 9)).await;

@@ -194,9 +194,9 @@ impl Failure {
             Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             Self::Start { .. } => 126,
             Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
-            Self::Open(OpenError::InUse { .. }) | Self::Table { source: StoreError::Unavailable { .. }, .. } => {
-                UNAVAILABLE
-            }
+            Self::Open(OpenError::InUse { .. })
+            | Self::Restore(RestoreError::Directory(OpenError::InUse { .. }))
+            | Self::Table { source: StoreError::Unavailable { .. }, .. } => UNAVAILABLE,
             #[cfg(feature = "sync")]
             Self::Sync(error) => match error {
                 SyncError::Dump { .. } | SyncError::Unsupported(_) | SyncError::File { .. } => USAGE,
@@ -217,7 +217,9 @@ impl Failure {
             Self::Open(OpenError::Missing { .. })
             | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
             Self::Restore(RestoreError::Loss { .. }) => CONFLICT,
-            Self::Restore(RestoreError::Backup { source: OpenError::Missing { .. }, .. }) => USAGE,
+            Self::Restore(
+                RestoreError::Backup { source: OpenError::Missing { .. }, .. } | RestoreError::Unfinished { .. },
+            ) => USAGE,
             Self::BadAnswer(_)
             | Self::Library(_)
             | Self::Open(_)

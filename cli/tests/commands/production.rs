@@ -346,6 +346,19 @@ fn backups_are_made_by_the_service_can_be_served_and_have_an_age() {
 }
 
 #[test]
+fn a_directory_of_backups_that_cannot_be_used_fails_the_backups_and_not_the_service() {
+    let directory = tempfile::tempdir().unwrap();
+    // As of a volume that is not mounted, in a place where this user creates nothing.
+    let volume = directory.path().join("volume");
+    fs::write(&volume, "").unwrap();
+    let paths = [("--data", directory.path().join("data")), ("--backup-to", volume.join("backups"))];
+    let service = serve(&["--listen", "127.0.0.1:0"], &paths);
+    assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
+    let failed = "nameservice_backup_failures_total{step=\"make\"} 1";
+    eventually("the failure is counted", || text(&service.url, "/metrics").lines().any(|line| line == failed));
+}
+
+#[test]
 fn a_backup_is_restored_once_the_service_is_stopped_and_the_loss_accepted() {
     let root = tempfile::tempdir().unwrap();
     let path = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
@@ -361,7 +374,7 @@ fn a_backup_is_restored_once_the_service_is_stopped_and_the_loss_accepted() {
         (done.status.code().unwrap(), text(done.stdout), text(done.stderr))
     };
     let (code, _, said) = restore("--accept-loss");
-    assert!(code == 1 && said.contains("is in use"), "{said}");
+    assert!(code == 7 && said.contains("is in use"), "{said}");
     terminate(&mut service);
     let (code, _, said) = restore("");
     assert!(code == 3 && said.contains("it is at position 4 (") && said.contains("--accept-loss"), "{said}");

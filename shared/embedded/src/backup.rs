@@ -257,7 +257,7 @@ async fn copy_into(
 }
 
 /// Returns the findings of an examination. What cannot be examined is damaged, unless that passes.
-fn damaged_by(examined: rusqlite::Result<Vec<Finding>>) -> Result<Vec<Finding>, Error> {
+pub(crate) fn damaged_by(examined: rusqlite::Result<Vec<Finding>>) -> Result<Vec<Finding>, Error> {
     match examined {
         Err(error) if is_unavailable(&error) => Err(failed(Failure::Sqlite(error))),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {

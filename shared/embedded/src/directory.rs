@@ -1,7 +1,7 @@
 //! The directory of an embedded nameservice: its files, and the lock of the process that uses it.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     thread,
@@ -20,6 +20,8 @@ pub(crate) const NEW_LOG_FILE: &str = "nameservice.log.db.new";
 pub(crate) const DURABLE_FILE: &str = "nameservice.log.durable";
 /// The file that is locked while a process uses the directory. It contains the id of the process.
 const LOCK_FILE: &str = "lock";
+/// The most bytes of the id of a process.
+const LONGEST_ID: u64 = 20;
 /// The database of the engine that emulated DynamoDB.
 const FORMER_FILE: &str = "nameservice.db";
 
@@ -114,10 +116,7 @@ impl Directory {
     /// Locks a directory, and the file in it if that is there or is created.
     fn locks(directory: &Path, create: bool) -> Result<[Option<File>; 2], OpenError> {
         let path = directory.join(LOCK_FILE);
-        let in_use = || {
-            let process = fs::read_to_string(&path).ok().map(|id| id.trim().to_owned());
-            OpenError::InUse { directory: directory.to_owned(), process: process.filter(|id| !id.is_empty()) }
-        };
+        let in_use = || OpenError::InUse { directory: directory.to_owned(), process: process_in(&path) };
         let itself = File::open(directory).ok();
         let is_locked = match itself.as_ref().map(try_lock) {
             Some(Err(TryLockError::WouldBlock)) => return Err(in_use()),
@@ -125,8 +124,11 @@ impl Directory {
             // Some systems open or lock no directories.
             Some(Err(TryLockError::Error(_))) | None => false,
         };
-        let file = match File::options().read(true).write(true).create(create).truncate(false).open(&path) {
+        let file = match itself_only(File::options().read(true).write(true).create(create).truncate(false)).open(&path)
+        {
             Ok(file) => Some(file),
+            // What a link leads to is neither created nor locked, whoever made it.
+            Err(_) if is_locked && path.is_symlink() => None,
             Err(_) if !create => None,
             // A full disk has no place for a new file: the lock of the directory is enough.
             Err(error) if is_locked && is_no_space(&error) => None,
@@ -143,14 +145,34 @@ impl Directory {
     }
 }
 
-/// Returns whether a file that was opened is the one of this name alone, and not what a link of this name leads to: whoever may write the
-/// directory could have the superuser overwrite another file.
+/// Opens no file that a link leads to, and waits for none: whoever may write the directory could have the superuser create or show another.
+fn itself_only(options: &mut OpenOptions) -> &mut OpenOptions {
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    }
+    options
+}
+
+/// Returns the id of the process that a file of a lock names; `None` unless it names one.
+fn process_in(path: &Path) -> Option<String> {
+    let file = itself_only(File::options().read(true)).open(path).ok().filter(|file| is_of(file, path))?;
+    let mut id = String::new();
+    file.take(LONGEST_ID).read_to_string(&mut id).ok()?;
+    let id = id.trim();
+    (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then(|| id.to_owned())
+}
+
+/// Returns whether a file that was opened is the one of this name alone, and not one that has another name, too: whoever may write the
+/// directory could have the superuser overwrite it.
 fn is_of(file: &File, path: &Path) -> bool {
     let (Ok(opened), Ok(named)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     #[cfg(unix)]
     let is_same = {
         use std::os::unix::fs::MetadataExt as _;
-        (opened.dev(), opened.ino(), opened.nlink()) == (named.dev(), named.ino(), 1)
+        (opened.dev(), opened.ino()) == (named.dev(), named.ino()) && (opened.nlink(), named.nlink()) == (1, 1)
     };
     #[cfg(not(unix))]
     let is_same = true;
@@ -178,7 +200,7 @@ pub(crate) fn examine(directory: &Path) -> Result<bool, OpenError> {
         return Ok(true);
     }
     // A new log would take over what belongs to the one that is gone.
-    for left in [write_ahead(&file), directory.join(DURABLE_FILE)] {
+    for left in [write_ahead(&file), journal(&file), directory.join(DURABLE_FILE)] {
         if fs::metadata(&left).is_ok_and(|left| left.len() > 0) {
             return Err(OpenError::Gone { path: file, left });
         }
@@ -253,8 +275,23 @@ fn check_format(path: &Path, application: u32, format: u32) -> Result<(), OpenEr
 
 /// Returns the path of a log's write-ahead file.
 pub(crate) fn write_ahead(log: &Path) -> PathBuf {
+    beside(log, "-wal")
+}
+
+/// Returns the path of the index of a log's write-ahead file.
+pub(crate) fn shared_memory(log: &Path) -> PathBuf {
+    beside(log, "-shm")
+}
+
+/// Returns the path of the pages from before a transaction. A log has it until its first start has made it one with a write-ahead file;
+/// with another log, SQLite would write those pages into it.
+pub(crate) fn journal(log: &Path) -> PathBuf {
+    beside(log, "-journal")
+}
+
+fn beside(log: &Path, end: &str) -> PathBuf {
     let mut path = log.as_os_str().to_owned();
-    path.push("-wal");
+    path.push(end);
     path.into()
 }
 

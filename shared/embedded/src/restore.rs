@@ -12,7 +12,11 @@ use tokio::task::spawn_blocking;
 use crate::{
     BackupError, OpenError, Timeline,
     backup::{backup_observed, first_of},
-    directory::{DURABLE_FILE, Directory, LOG_FILE, create_directory, examine, sync_directory, write_ahead},
+    directory::{
+        DURABLE_FILE, Directory, LOG_FILE, create_directory, examine, journal, shared_memory, sync_directory,
+        write_ahead,
+    },
+    log::Mark,
     owner::Owner,
 };
 
@@ -51,6 +55,12 @@ pub enum RestoreError {
         #[source]
         source: Box<BackupError>,
     },
+    /// The backup is what an interrupted restore has left in the data, which is removed first.
+    #[error("{} is what an interrupted restore has left: restore the backup that it was copying", path.display())]
+    Unfinished {
+        /// What was to be restored.
+        path: PathBuf,
+    },
     /// The directory cannot be used: a process uses it.
     #[error(transparent)]
     Directory(#[from] OpenError),
@@ -66,14 +76,20 @@ pub enum RestoreError {
         reason: String,
     },
     /// The files of the data cannot be replaced.
-    #[error("cannot replace the data in {}", path.display())]
+    #[error("cannot replace the data in {}{}", path.display(), kept_in(replaced.as_deref()))]
     Io {
         /// The directory.
         path: PathBuf,
+        /// Where the data is that was to be replaced, once it was moved aside.
+        replaced: Option<PathBuf>,
         /// The cause.
         #[source]
         source: io::Error,
     },
+}
+
+fn kept_in(replaced: Option<&Path>) -> String {
+    replaced.map(|replaced| format!("; all of the former data is in {}", replaced.display())).unwrap_or_default()
 }
 
 /// What was restored.
@@ -101,8 +117,14 @@ pub async fn restore_backup(
     observe: Observer<'_>,
 ) -> Result<Restored, RestoreError> {
     let (backup, path) = (backup.as_ref(), directory.as_ref());
-    let failed = |source| RestoreError::Io { path: path.to_owned(), source };
+    let failed = |source| RestoreError::Io { path: path.to_owned(), replaced: None, source };
     let unusable = |source| RestoreError::Backup { path: backup.to_owned(), source };
+    let copy = path.join(RESTORING);
+    if let (Ok(backup), Ok(copy)) = (backup.canonicalize(), copy.canonicalize())
+        && backup.starts_with(copy)
+    {
+        return Err(RestoreError::Unfinished { path: backup });
+    }
     let new = Timeline::open(backup).map_err(unusable)?;
     let is_there = path.try_exists().map_err(failed)?;
     let (owner, missing) = owner_of(path);
@@ -119,21 +141,24 @@ pub async fn restore_backup(
     if let Some(reason) = lost.clone().filter(|_| !accept_loss) {
         return Err(RestoreError::Loss { path: path.to_owned(), reason });
     }
-    let copy = path.join(RESTORING);
     // What an interrupted restore has left.
     remove_all(&copy).map_err(failed)?;
     let position = backup_observed(backup, &copy, observe).await.map_err(|error| not_copied(backup, path, error))?;
     let (replacing, replacement) = (path.to_owned(), copy.clone());
-    let replaced = spawn_blocking(move || {
-        let replaced = replace(&replacing, &replacement, owner);
-        if replaced.is_err() {
+    let replacing = spawn_blocking(move || {
+        let mut replaced = None;
+        let done = replace(&replacing, &replacement, owner, &mut replaced);
+        if done.is_err() {
             let _ = remove_all(&replacement);
         }
         drop(locked);
-        replaced
+        (done, replaced)
     });
-    let replaced = replaced.await.map_err(io::Error::other).and_then(|replaced| replaced).map_err(failed)?;
-    Ok(Restored { position, lost, replaced })
+    let (done, replaced) = replacing.await.map_err(io::Error::other).map_err(failed)?;
+    match done {
+        Ok(()) => Ok(Restored { position, lost, replaced }),
+        Err(source) => Err(RestoreError::Io { path: path.to_owned(), replaced, source }),
+    }
 }
 
 /// Returns for whom files are written in a directory, and the directories of its path that are missing, if it does not exist.
@@ -171,11 +196,23 @@ fn loss(backup: &Timeline, directory: &Path) -> Option<String> {
         Ok(data) => data,
         Err(error) => return Some(format!("it cannot be read ({}); {ends}", nameservice_model::chain(&error))),
     };
-    let shown_by_backup = backup.shows(&data).unwrap_or(Some(false));
+    match missing_in(&data, directory) {
+        Ok(None) => {}
+        Ok(Some(missing)) => {
+            let rest = "files that were beside it may have the rest";
+            return Some(format!("it is not complete ({missing}), and {rest}; {ends}"));
+        }
+        Err(error) => return Some(format!("it cannot be read ({error}); {ends}")),
+    }
+    // What cannot be read shows nothing.
+    let shown_by_backup = backup.shows(&data).unwrap_or(None);
     if data.position() == 0 || shown_by_backup == Some(true) {
         return None;
     }
     let what = match (data.identity() == backup.identity(), data.position() > backup.position()) {
+        _ if data.identity().is_none() || backup.identity().is_none() => {
+            "an earlier version has written one of them, so that nothing shows that the backup has the data, "
+        }
         (false, _) => "it is of another history than the backup, ",
         (true, true) => "",
         (true, false) if shown_by_backup.is_none() => {
@@ -186,35 +223,50 @@ fn loss(backup: &Timeline, directory: &Path) -> Option<String> {
     Some(format!("{what}it is at {}, {ends}", shown(&data)))
 }
 
-/// Replaces the files of a log by that of a copy. Returns where they are.
-fn replace(directory: &Path, copy: &Path, owner: Option<Owner>) -> io::Result<Option<PathBuf>> {
+/// Returns what the log of a directory has lost that was answered, as the file beside it says.
+fn missing_in(data: &Timeline, directory: &Path) -> rusqlite::Result<Option<String>> {
+    match Mark::beside(&directory.join(LOG_FILE)) {
+        Some(mark) => data.missing(&mark),
+        None => Ok(None),
+    }
+}
+
+/// Replaces the files of a log by that of a copy. Names in `replaced` where they are.
+pub(crate) fn replace(
+    directory: &Path,
+    copy: &Path,
+    owner: Option<Owner>,
+    replaced: &mut Option<PathBuf>,
+) -> io::Result<()> {
     let log = directory.join(LOG_FILE);
-    let (changes, index, durable) = (write_ahead(&log), shared_memory(&log), directory.join(DURABLE_FILE));
+    let (changes, journal, durable) = (write_ahead(&log), journal(&log), directory.join(DURABLE_FILE));
     let mut files = Vec::new();
-    for file in [&log, &changes, &durable] {
+    for file in [&log, &changes, &journal, &durable] {
         if file.try_exists()? {
             files.push(file.clone());
         }
     }
-    let aside =
-        if files.is_empty() { None } else { Some(set_aside(directory, &files, |from, to| fs::hard_link(from, to))?) };
+    if !files.is_empty() {
+        *replaced = Some(set_aside(directory, &files, |from, to| fs::hard_link(from, to))?);
+    }
     if let Some(owner) = owner {
         owner.take(&copy.join(LOG_FILE))?;
-        if let Some(aside) = &aside {
+        if let Some(aside) = &replaced {
             owner.take(aside)?;
         }
     }
     // A log without its last changes is rejected, because of the file that names the last of them, and so is the new one until that
     // is gone, too.
-    remove(&changes)?;
-    remove(&index)?;
+    for file in [changes, shared_memory(&log), journal] {
+        remove(&file)?;
+    }
     sync_directory(directory)?;
     fs::rename(copy.join(LOG_FILE), &log)?;
     sync_directory(directory)?;
     remove(&durable)?;
-    fs::remove_dir(copy)?;
-    sync_directory(directory)?;
-    Ok(aside)
+    // The data is there. Whatever else came to be in the directory of the copy, the next restore removes.
+    let _ = remove_all(copy);
+    sync_directory(directory)
 }
 
 /// Gives files further names with `link`, in a new directory beside the data, or within it if there is none beside it. Files
@@ -230,7 +282,7 @@ pub(crate) fn set_aside(
         own.push(format!(".{name}"));
         directory.with_file_name(own)
     });
-    // Another volume, or one that only the directory can be written of.
+    // Beside the data is another volume, or what this user cannot write.
     let is_elsewhere = |error: &io::Error| {
         use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
         matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem)
@@ -306,11 +358,4 @@ fn remove(file: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
-}
-
-/// Returns the path of the index of a log's write-ahead file.
-fn shared_memory(log: &Path) -> PathBuf {
-    let mut path = log.as_os_str().to_owned();
-    path.push("-shm");
-    path.into()
 }

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use nameservice_model::Result;
+use nameservice_model::{Finding, Result};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::{
     BackupError, Embedded, OpenError,
+    backup::damaged_by,
     directory::{LOG_FILE, check_header, has_log},
-    log::{Failure, connect, failed, identity_of, position_of},
+    doctor::damage_of,
+    log::{Failure, Mark, connect, failed, identity_of, position_of},
 };
 
 /// What distinguishes a log from others, and how far it is: its identity and its last change. A restored backup that is written to begins a
@@ -90,10 +92,23 @@ impl Timeline {
         if self.identity.is_none() || self.identity != other.identity || self.position < other.position {
             return Ok(Some(false));
         }
-        let Some(last) = &other.last else { return Ok(Some(true)) };
+        // A replica that has just begun with a snapshot has a position, and no change that shows of which history it is.
+        let Some(last) = &other.last else { return Ok((other.position == 0).then_some(true)) };
         let select = "SELECT position, at, address, body FROM changes WHERE position = ?1";
         let held = row(&self.connection, select, [last.position]).map_err(|error| failed(Failure::Sqlite(error)))?;
         Ok(held.map(|held| held == *last))
+    }
+}
+
+impl Timeline {
+    /// Returns what the log has lost, if it does not hold what its mark names.
+    pub(crate) fn missing(&self, mark: &Mark) -> rusqlite::Result<Option<String>> {
+        mark.missing_in(&self.connection, self.identity.as_deref().unwrap_or_default(), self.position)
+    }
+
+    /// Returns what is damaged in the log.
+    pub fn damage(&self) -> Result<Vec<Finding>> {
+        damaged_by(damage_of(&self.connection))
     }
 }
 

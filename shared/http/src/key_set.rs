@@ -25,8 +25,10 @@ impl InvalidKeys {
     }
 }
 
-/// The curves that are registered (RFC 8037, 3.1; RFC 8812, 3.1), and that this service does not know.
-const OTHER_CURVES: [&str; 4] = ["Ed448", "X25519", "X448", "secp256k1"];
+/// The curves that are registered (RFC 8037, 3.1; RFC 8812, 3.1), and that this service does not know, with their types of keys and
+/// required members.
+const OTHER_CURVES: [(&str, &str, &[&str]); 4] =
+    [("Ed448", "OKP", &["x"]), ("X25519", "OKP", &["x"]), ("X448", "OKP", &["x"]), ("secp256k1", "EC", &["x", "y"])];
 /// How many malformed entries are named in the log.
 const NAMED: usize = 10;
 /// The types of keys that are known (RFC 7518, 6.1; RFC 8037, 2). An entry of another type is not malformed.
@@ -99,7 +101,10 @@ fn none() -> InvalidKeys {
 /// Returns the key of an entry; `None` if it is one that this service does not use.
 fn key(entry: &Value) -> Result<Option<Key>, BoxError> {
     let text = |member: &str| entry.get(member).and_then(Value::as_str);
-    let is_other_curve = text("crv").is_some_and(|name| OTHER_CURVES.contains(&name)) && text("x").is_some();
+    let is_other_curve = OTHER_CURVES.iter().any(|(curve, kind, members)| {
+        let is_named = (text("crv"), text("kty")) == (Some(curve), Some(kind));
+        is_named && members.iter().all(|member| text(member).is_some())
+    });
     if text("kty").is_some_and(|name| !TYPES.contains(&name)) || is_other_curve {
         return Ok(None);
     }

@@ -4,11 +4,11 @@ use std::{fs, io, path::Path};
 
 use rusqlite::Connection;
 
-use super::{backups::damage, head_of, open, pushed};
+use super::{backups::damage, head_of, open, pushed, without_sums};
 use crate::{
-    BackupError, Embedded, OpenError, Options, RestoreError, Restored,
+    BackupError, Embedded, OpenError, Options, RestoreError, Restored, backup,
     directory::{DURABLE_FILE, LOG_FILE},
-    restore::{not_copied, set_aside},
+    restore::{not_copied, replace, set_aside},
     restore_backup,
 };
 
@@ -208,10 +208,117 @@ async fn a_lock_that_leads_to_another_file_leaves_it_as_it_is() {
     let (data, other) = (root.path().join("data"), root.path().join("other"));
     fs::write(&other, "of somebody else").unwrap();
     fs::remove_file(data.join("lock")).unwrap();
-    std::os::unix::fs::symlink(&other, data.join("lock")).unwrap();
+    let link = std::os::unix::fs::symlink::<&Path, &Path>;
+    link(&other, &data.join("lock")).unwrap();
     restored(root.path(), "data", true).await.unwrap();
-    drop(open(&data));
+    let names = open(&data);
     assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
+    // Nor is it shown as the process that uses the directory.
+    let in_use = |directory: &Path| match Embedded::open(directory, Options::default()) {
+        Err(OpenError::InUse { process, .. }) => process,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(in_use(&data), None);
+    drop(names);
+    // What does not exist is not created.
+    let nothing = root.path().join("nothing");
+    fs::remove_file(data.join("lock")).unwrap();
+    link(&nothing, &data.join("lock")).unwrap();
+    restored(root.path(), "data", true).await.unwrap();
+    assert!(!nothing.exists());
+    // A file of its own names the process, unless it has another name, too: it may be a copy's.
+    fs::remove_file(data.join("lock")).unwrap();
+    let names = open(&data);
+    assert_eq!(in_use(&data), Some(std::process::id().to_string()));
+    fs::hard_link(data.join("lock"), root.path().join("copied")).unwrap();
+    assert_eq!(in_use(&data), None);
+    drop(names);
+}
+
+#[tokio::test]
+async fn data_that_has_lost_what_was_answered_is_not_replaced_without_a_word() {
+    let root = prepared().await;
+    let changes = root.path().join("data").join(format!("{LOG_FILE}-wal"));
+    fs::remove_file(&changes).unwrap();
+    let rejected = restored(root.path(), "data", false).await.unwrap_err();
+    let RestoreError::Loss { reason, .. } = &rejected else { panic!("{rejected:?}") };
+    assert!(reason.contains("were answered") && reason.contains("the backup is at position 3 ("), "{reason}");
+    let done = restored(root.path(), "data", true).await.unwrap();
+    assert!(done.replaced.unwrap().join(DURABLE_FILE).exists());
+    assert_eq!(restored(root.path(), "data", false).await.unwrap().lost, None);
+}
+
+/// A restored log is no one with a write-ahead file before its first start, which may be killed.
+#[tokio::test]
+async fn pages_from_before_a_transaction_that_was_interrupted_go_with_the_data_that_they_are_of() {
+    let root = prepared().await;
+    let large = open(&root.path().join("large"));
+    for n in 0..100 {
+        pushed(&large, &format!("r{n}"), 1).await;
+    }
+    let _ = large.backup(root.path().join("later")).await.unwrap();
+    restored(root.path(), "small", false).await.unwrap();
+    let data = root.path().join("small");
+    let (log, journal) = (data.join(LOG_FILE), data.join(format!("{LOG_FILE}-journal")));
+    let connection = Connection::open(&log).unwrap();
+    let spilled = "PRAGMA cache_size = 1; BEGIN IMMEDIATE; UPDATE records SET body = zeroblob(100000)";
+    connection.execute_batch(spilled).unwrap();
+    let interrupted = fs::read(&journal).unwrap();
+    assert!(interrupted.len() > 4096, "{}", interrupted.len());
+    drop(connection);
+    fs::write(&journal, &interrupted).unwrap();
+    let done = restore_backup(root.path().join("later"), &data, true, &|_| {}).await.unwrap();
+    assert!(has(&data, "r99").await && !journal.exists());
+    let (_, findings) = Embedded::open_existing(&data, Options::default()).unwrap().examine().await.unwrap();
+    assert!(findings.is_empty(), "{findings:?}");
+    let kept = done.replaced.unwrap().join(journal.file_name().unwrap());
+    assert_eq!(fs::read(kept).unwrap(), interrupted);
+    // Without its log, they belong to one that is gone.
+    fs::create_dir(root.path().join("gone")).unwrap();
+    fs::write(root.path().join("gone").join(journal.file_name().unwrap()), &interrupted).unwrap();
+    let rejected = Embedded::open(root.path().join("gone"), Options::default()).unwrap_err();
+    assert!(matches!(rejected, OpenError::Gone { .. }), "{rejected:?}");
+}
+
+#[tokio::test]
+async fn what_a_restore_has_left_is_no_backup_and_nothing_beside_a_copy_makes_it_fail() {
+    let root = prepared().await;
+    let data = root.path().join("data");
+    let left = data.join("restoring");
+    let _ = backup(root.path().join("backup"), &left).await.unwrap();
+    let rejected = restore_backup(&left, &data, true, &|_| {}).await.unwrap_err();
+    assert!(matches!(rejected, RestoreError::Unfinished { .. }) && left.join(LOG_FILE).exists(), "{rejected:?}");
+    fs::write(left.join(".other"), "of a file manager").unwrap();
+    let mut replaced = None;
+    replace(&data, &left, None, &mut replaced).unwrap();
+    assert!(has(&data, "a").await && !has(&data, "later").await && !left.exists());
+    // What fails once the former data was moved aside says where that is.
+    replace(&data, &left, None, &mut replaced).unwrap_err();
+    let replaced = replaced.unwrap();
+    assert!(replaced.join(LOG_FILE).exists());
+    let failed = RestoreError::Io { path: data, replaced: Some(replaced.clone()), source: io::ErrorKind::Other.into() };
+    assert!(failed.to_string().contains(replaced.to_str().unwrap()), "{failed}");
+}
+
+#[tokio::test]
+async fn a_replica_that_has_just_begun_is_not_said_to_be_what_a_backup_has() {
+    let root = tempfile::tempdir().unwrap();
+    let replica = Embedded::open_replica(root.path().join("data"), "http://up", Options::default()).unwrap();
+    replica.adopt(Vec::new(), 5).await.unwrap();
+    let _ = replica.backup(root.path().join("backup")).await.unwrap();
+    // Its upstream was restored, and went on.
+    replica.adopt(Vec::new(), 4).await.unwrap();
+    drop(replica);
+    let rejected = restored(root.path(), "data", false).await.unwrap_err();
+    assert!(matches!(rejected, RestoreError::Loss { .. }), "{rejected:?}");
+}
+
+#[tokio::test]
+async fn data_that_an_earlier_version_has_written_is_not_said_to_be_of_another_history() {
+    let root = prepared().await;
+    without_sums(&root.path().join("data"));
+    let rejected = restored(root.path(), "data", false).await.unwrap_err();
+    assert!(rejected.to_string().contains("an earlier version has written one of them"), "{rejected}");
 }
 
 #[tokio::test]

@@ -419,6 +419,9 @@ async fn a_set_is_used_without_its_odd_keys() {
         json!({"kty": "OKP", "kid": ["odd"]}),
         json!({"kty": "EC", "crv": "P-999", "x": "AQAB", "y": "AQAB"}),
         json!("odd"),
+        // Without its type, and without a coordinate.
+        json!({"crv": "X25519", "x": "AQAB", "kid": "odd"}),
+        json!({"kty": "EC", "crv": "secp256k1", "x": "AQAB", "kid": "odd"}),
         Value::Null,
     ];
     for odd in odd {
