@@ -89,6 +89,23 @@ async fn everything_that_can_be_wrong_is_found_and_only_what_is_safe_is_mended()
     assert_eq!(later.lookup(&db).await.unwrap().unwrap().branches, 1);
 }
 
+/// The count was right: the branch that it counts cannot be read.
+#[tokio::test]
+async fn a_count_is_not_corrected_beside_a_branch_that_cannot_be_read() {
+    for text in ["", "{"] {
+        let (files, directory) = directory();
+        let db = born(&files, "mydb", 5).await;
+        let dev = at("mydb:dev");
+        let created = files.create_branch(&Call::fresh(), &dev, &db, None).await.unwrap();
+        assert!(matches!(created, BranchCreated::Created(_)));
+        fs::write(directory.path().join(names::main_key(&dev)), text).unwrap();
+        let findings = found(&files, true).await;
+        let wrong = findings.iter().find(|finding| finding.code == "count-wrong").unwrap();
+        assert!(wrong.fix == Fix::ByHand && wrong.mend.contains("dev.json"), "{wrong:?}");
+        assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 1);
+    }
+}
+
 #[tokio::test]
 async fn a_stage_in_use_is_left_alone() {
     let (files, directory) = directory();
