@@ -139,7 +139,7 @@ impl Limits {
 }
 
 /// Serves a router until the shutdown begins, and then waits for the answers that are being sent. With TLS, every
-/// connection is encrypted. Below this base path health is answered, also while all connections are in use.
+/// connection is encrypted. Health is answered below this base path and without it, also while all connections are in use.
 pub(crate) async fn serve(
     listener: Listener,
     tls: Option<Arc<Tls>>,

@@ -89,7 +89,7 @@ pub struct ServeArgs {
     #[arg(long)]
     #[cfg_attr(feature = "replica", arg(conflicts_with = "upstream"))]
     pub fluree: bool,
-    /// Serve below this path, such as /nameservice, behind a proxy that keeps it
+    /// Serve below this path, such as /nameservice, behind a proxy that keeps it. Health is also answered without it
     #[arg(long, value_name = "PATH")]
     pub base_path: Option<BasePath>,
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; by default, a service on loopback has them at /metrics
