@@ -249,8 +249,12 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let sign_in = args.sign_in.at(args.issuer.as_deref())?;
     let tls = args.tls.open().map_err(ServeError::Tls)?.map(Arc::new);
     let stop = signal()?;
+    if args.socket_mode.is_some() && !args.listen.is_unix() {
+        return Err(Failure::Usage("--socket-mode is for --listen unix:PATH".into()));
+    }
     // Nothing is created for a service that cannot listen.
-    let listener = Listener::bind(&args.listen).map_err(|source| not_listening(args.listen.clone(), source))?;
+    let bound = Listener::bind(&args.listen, args.socket_mode);
+    let listener = bound.map_err(|source| not_listening(args.listen.clone(), source))?;
     let metrics = match args.metrics {
         Some(address) => Some(bind(address).await?),
         None => None,

@@ -236,6 +236,27 @@ fn files_that_cannot_be_used_for_tls_are_bad_usage_and_named() {
     assert_eq!(run(&[], "serve --memory --client-ca a").0, 2);
 }
 
+/// Under the umask of the unit, whose user exists while the service runs: no proxy is of its group.
+#[test]
+fn a_unix_socket_has_the_mode_that_is_named_whatever_the_umask() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let url = format!("unix:{}", path.display());
+    for (umask, mode) in [("0077", "0666"), ("0000", "0600"), ("0077", "0660")] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask $0; exec \"$@\"", umask, env!("CARGO_BIN_EXE_nameservice")]);
+        let mut service = serve_with(command, &["--memory", "--listen", &url, "--socket-mode", mode], &[]);
+        let permissions = fs::metadata(&path).unwrap().permissions();
+        assert_eq!(format!("{:04o}", permissions.mode() & 0o777), mode, "under {umask}");
+        assert_eq!(run(&["--url", &url], "list").0, 0);
+        service.kill();
+        fs::remove_file(&path).unwrap();
+    }
+    for wrong in ["--listen 127.0.0.1:0 --socket-mode 0666", "--listen unix:/s --socket-mode 888"] {
+        assert_eq!(run(&[], &format!("serve --memory {wrong}")).0, 2, "{wrong}");
+    }
+}
+
 #[test]
 fn a_unix_socket_serves_the_same_commands_to_its_owner_and_group_and_is_removed() {
     let directory = tempfile::tempdir().unwrap();
