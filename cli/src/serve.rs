@@ -203,9 +203,11 @@ impl Service {
         &self.listen
     }
 
-    /// Returns the URL of the service for clients on this machine, without a slash at the end.
+    /// Returns the URL of the service for clients on this machine, without a slash at the end. That of a Unix socket has no base
+    /// path.
     pub fn url(&self) -> String {
-        format!("{}{}", self.listen.url(self.is_tls), self.base.as_ref().map_or("", BasePath::as_str))
+        let base = self.base.as_ref().filter(|_| !self.listen.is_unix());
+        format!("{}{}", self.listen.url(self.is_tls), base.map_or("", BasePath::as_str))
     }
 
     /// Stops listening, and waits up to ten seconds for running requests to finish.

@@ -236,6 +236,45 @@ fn files_that_cannot_be_used_for_tls_are_bad_usage_and_named() {
     assert_eq!(run(&[], "serve --memory --client-ca a").0, 2);
 }
 
+/// Starts a service on a socket. Returns it, and the lines that it prints.
+fn greeted(options: &[&str], socket: &std::path::Path) -> (Serving, Vec<String>) {
+    let url = format!("unix:{}", socket.display());
+    let mut command = program();
+    command.args(["serve", "--memory", "--listen", &url]).args(options).stderr(Stdio::null());
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut lines: Vec<String> = Vec::new();
+    for line in stdout.lines().map(Result::unwrap) {
+        let is_last = line.ends_with("stops the service.");
+        lines.push(line);
+        if is_last {
+            break;
+        }
+    }
+    (Serving { process, url }, lines)
+}
+
+#[test]
+fn the_commands_that_are_printed_for_a_unix_socket_work_and_there_are_none_where_none_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a b");
+    let (_service, lines) = greeted(&["--dev-token", "a token"], &path);
+    let commands = lines.iter().filter(|line| line.starts_with("  ") && !line.contains(" watch"));
+    let commands: Vec<&str> = commands.map(String::as_str).collect();
+    assert_eq!(commands.len(), 4, "{lines:?}");
+    let done = Command::new("sh").args(["-ec", &commands.join("\n")]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+
+    let files = Files::of(&Authority::new());
+    let [cert, key] = ["cert", "key"].map(|name| files.path(name).to_str().unwrap().to_owned());
+    let encrypted = ["--tls-cert", cert.as_str(), "--tls-key", key.as_str()];
+    for (options, reason) in [(&encrypted[..], "does not speak TLS"), (&["--base-path", "/names"][..], "below /names")] {
+        let (_service, lines) = greeted(options, &directory.path().join(reason.split('/').next_back().unwrap()));
+        assert!(lines[0].contains(reason), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.starts_with("  ")), "{lines:?}");
+    }
+}
+
 /// Under the umask of the unit, whose user exists while the service runs: no proxy is of its group.
 #[test]
 fn a_unix_socket_has_the_mode_that_is_named_whatever_the_umask() {
