@@ -143,7 +143,8 @@ pub(crate) async fn run(args: LoginArgs, output: Output) -> Result<(), Failure> 
         if answer.status().is_success() {
             let Granted { access_token, token_type, expires_in } = provider.read(answer).await?;
             if access_token.is_empty() || !access_token.chars().all(|c| c.is_ascii_graphic()) {
-                return Err(provider.failed("its answer has an `access_token` that is empty, or has other characters than a token"));
+                return Err(provider
+                    .failed("its answer has an `access_token` that is empty, or has other characters than a token"));
             }
             if let Some(other) = token_type.filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
                 return Err(provider.failed(&format!("its token is of the type {other}: services take Bearer tokens")));

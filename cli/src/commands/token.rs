@@ -262,7 +262,9 @@ fn mint(args: &TokenMintArgs, output: Output) -> Result<(), Failure> {
     let token = key.sign(&claims);
     if token.len() > MAX_TOKEN {
         let bytes = token.len();
-        let reason = format!("it has {bytes} bytes, and {MAX_TOKEN} fit the headers of a request: give fewer or wider --address");
+        let reason = format!(
+            "it has {bytes} bytes, and {MAX_TOKEN} fit the headers of a request: give fewer or wider --address"
+        );
         return Err(rejected(reason));
     }
     output.answer(&json!({"token": token, "claims": claims}), || output::clean(&token))

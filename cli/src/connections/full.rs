@@ -56,7 +56,10 @@ impl Reserve {
     /// Returns the reserve of a service below a base path, which may be empty.
     pub(super) fn new(listener: &'static str, base: &str) -> Self {
         let [health, healthz] = HEALTH;
-        Self { listener, health: [format!("{base}{health}"), format!("{base}{healthz}"), health.into(), healthz.into()] }
+        Self {
+            listener,
+            health: [format!("{base}{health}"), format!("{base}{healthz}"), health.into(), healthz.into()],
+        }
     }
 
     /// Answers a request: health by the service, everything else with a rejection.

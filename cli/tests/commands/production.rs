@@ -268,7 +268,8 @@ fn the_commands_that_are_printed_for_a_unix_socket_work_and_there_are_none_where
     let files = Files::of(&Authority::new());
     let [cert, key] = ["cert", "key"].map(|name| files.path(name).to_str().unwrap().to_owned());
     let encrypted = ["--tls-cert", cert.as_str(), "--tls-key", key.as_str()];
-    for (options, reason) in [(&encrypted[..], "does not speak TLS"), (&["--base-path", "/names"][..], "below /names")] {
+    for (options, reason) in [(&encrypted[..], "does not speak TLS"), (&["--base-path", "/names"][..], "below /names")]
+    {
         let (_service, lines) = greeted(options, &directory.path().join(reason.split('/').next_back().unwrap()));
         assert!(lines[0].contains(reason), "{lines:?}");
         assert!(!lines.iter().any(|line| line.starts_with("  ")), "{lines:?}");
@@ -594,10 +595,9 @@ fn counting_provider(terms: &'static str, answers: &'static [(u16, &'static str)
     let base = answering(move |path| {
         let base = own.get().cloned().unwrap_or_default();
         match path {
-            "/.well-known/openid-configuration" => (
-                200,
-                format!(r#"{{"device_authorization_endpoint":"{base}/device","token_endpoint":"{base}/token"}}"#),
-            ),
+            "/.well-known/openid-configuration" => {
+                (200, format!(r#"{{"device_authorization_endpoint":"{base}/device","token_endpoint":"{base}/token"}}"#))
+            }
             "/device" => (
                 200,
                 format!(

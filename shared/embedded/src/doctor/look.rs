@@ -16,7 +16,8 @@ const LINES: u32 = 20;
 const OBSERVED: u64 = 1024;
 pub(super) const RESTORE: &str = "stop the service and restore a backup";
 /// The mend of what may be wrong only because other records are.
-const BESIDE_DAMAGE: &str = "nothing yet: records that are damaged or missing may explain it. Mend the other findings first";
+const BESIDE_DAMAGE: &str =
+    "nothing yet: records that are damaged or missing may explain it. Mend the other findings first";
 
 /// What was examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

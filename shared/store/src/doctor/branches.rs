@@ -29,8 +29,7 @@ pub(super) fn parent_of(meta: &Item) -> Option<String> {
 /// Whether this is the meta item of a record that may be a branch: its kind, or its source, cannot be read.
 pub(super) fn may_be_branch(item: &Item) -> bool {
     let (kind, source) = (items::kind(item), items::present(item, ATTR_BP_SOURCE));
-    items::sk(item) == SK_META
-        && source.is_some_and(|source| kind.is_none() || source.as_s().is_err())
+    items::sk(item) == SK_META && source.is_some_and(|source| kind.is_none() || source.as_s().is_err())
 }
 
 /// Creates the finding of a meta item whose count of branches is not this. `unclear`: a record that may be one of its branches.
