@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::{CODES, Finding, Fix};
+use crate::{CODES, Finding, Fix, names};
 
 async fn found(files: &Files, fix: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -104,6 +104,21 @@ async fn a_count_is_not_corrected_beside_a_branch_that_cannot_be_read() {
         assert!(wrong.fix == Fix::ByHand && wrong.mend.contains("dev.json"), "{wrong:?}");
         assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 1);
     }
+}
+
+#[tokio::test]
+async fn a_repeated_branch_does_not_correct_a_count_beside_a_branch_that_cannot_be_read() {
+    let (files, directory) = directory();
+    let db = born(&files, "mydb", 5).await;
+    let (call, dev) = (Call::fresh(), at("mydb:dev"));
+    for (call, branch) in [(Call::fresh(), &dev), (call.clone(), &at("mydb:other"))] {
+        let created = files.create_branch(&call, branch, &db, None).await.unwrap();
+        assert!(matches!(created, BranchCreated::Created(_)));
+    }
+    fs::write(directory.path().join(names::main_key(&dev)), "{").unwrap();
+    let again = files.create_branch(&call, &at("mydb:other"), &db, None).await.unwrap();
+    assert!(matches!(again, BranchCreated::Created(_)));
+    assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 2);
 }
 
 #[tokio::test]
