@@ -74,10 +74,7 @@ async fn wrong_counts_are_set_to_what_is_there() {
 /// The counts of a record were right: those that it counts cannot be read, or are gone.
 #[tokio::test]
 async fn counts_are_not_corrected_beside_records_that_are_damaged_or_missing() {
-    for statement in [
-        "UPDATE records SET body = x'00' WHERE id > 1",
-        "DELETE FROM records WHERE id > 1",
-    ] {
+    for statement in ["UPDATE records SET body = x'00' WHERE id > 1", "DELETE FROM records WHERE id > 1"] {
         let directory = directory().await;
         let body = || -> Vec<u8> {
             let connection = Connection::open(directory.path().join(LOG_FILE)).unwrap();
