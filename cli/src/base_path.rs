@@ -36,7 +36,10 @@ impl FromStr for BasePath {
     }
 }
 
-/// Serves a router below a path, and nothing else.
+/// The paths of health. Probes of supervisors and proxies ask the service itself, and know no base path.
+pub(crate) const HEALTH: [&str; 2] = ["/v1/health", "/healthz"];
+
+/// Serves a router below a path, and outside of it nothing but health.
 pub(crate) fn below(base: BasePath, router: Router) -> Router {
     Router::new().fallback(strip).with_state((base, router))
 }
@@ -53,6 +56,10 @@ async fn strip(State((base, router)): State<(BasePath, Router)>, mut request: Re
             Some(query) => PathAndQuery::try_from(format!("{rest}?{query}")),
             None => PathAndQuery::try_from(rest),
         },
+        _ if HEALTH.contains(&uri.path()) => {
+            let Ok(response) = router.oneshot(request).await;
+            return response;
+        }
         _ => return Problem::not_found(uri.path()).into_response(),
     };
     match below {
@@ -80,9 +87,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_what_is_below_the_path_is_answered() {
+    async fn only_what_is_below_the_path_is_answered_and_health() {
         let inner = Router::new()
             .route("/v1/records/{*address}", get(async |uri: Uri| uri.to_string()))
+            .route("/v1/health", get(async |uri: Uri| uri.to_string()))
+            .route("/healthz", get(async || (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "v1/health")])))
             .route("/moved", get(async || (StatusCode::CREATED, [(header::LOCATION, "/v1/records/a")])))
             .route("/near", get(async || (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "v1/docs")])));
         let router = below("/ns/".parse().unwrap(), inner);
@@ -94,6 +103,10 @@ mod tests {
             ("/nsx/v1/records/a", 404, None),
             ("/v1/records/a", 404, None),
             ("/", 404, None),
+            ("/v1/health?deep=true", 200, None),
+            ("/ns/v1/health", 200, None),
+            ("/healthz", 307, Some("v1/health")),
+            ("/v1/healthy", 404, None),
         ] {
             let request = Request::get(path).body(Body::empty()).unwrap();
             let response = router.clone().oneshot(request).await.unwrap();

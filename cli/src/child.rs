@@ -2,6 +2,8 @@
 //!
 //! The command runs in a process group of its own, as under `timeout`: processes that it has started are stopped with it,
 //! and a Ctrl-C reaches it once, forwarded from here. For the same reason it cannot read from the terminal.
+//!
+//! A process that is killed stops nothing. So another process, the guard, waits for the end of this one, and kills the group.
 
 use std::{collections::BTreeMap, ffi::OsString, io, process::ExitStatus, time::Duration};
 
@@ -19,6 +21,8 @@ pub struct Running {
     child: Child,
     #[cfg(unix)]
     group: Option<rustix::process::Pid>,
+    #[cfg(unix)]
+    guard: system::Guard,
 }
 
 impl Running {
@@ -30,13 +34,17 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments).envs(environment);
         #[cfg(unix)]
-        command.process_group(0);
-        let child = command.spawn()?;
-        Ok(Self {
-            #[cfg(unix)]
-            group: child.id().and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?)),
-            child,
-        })
+        {
+            let mut guard = system::Guard::start()?;
+            let child = command.process_group(0).spawn()?;
+            let group = child.id().and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?));
+            guard.watch(group);
+            Ok(Self { child, group, guard })
+        }
+        #[cfg(not(unix))]
+        {
+            Ok(Self { child: command.spawn()? })
+        }
     }
 
     /// Waits for its end.
@@ -44,8 +52,18 @@ impl Running {
         self.child.wait().await
     }
 
-    /// Ends the command and the processes that it has started: by request, and after the grace period by force.
+    /// Ends the command and the processes that it has started: by request, and after the grace period by force. Of a command that
+    /// has ended, it ends those that are left.
     pub async fn stop(&mut self, grace: Duration) -> io::Result<ExitStatus> {
+        let ended = self.end(grace).await;
+        #[cfg(unix)]
+        if ended.is_ok() {
+            self.guard.watch(None);
+        }
+        ended
+    }
+
+    async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         let deadline = Instant::now() + grace;
         self.pass(Signal::Terminate);
         while Instant::now() < deadline {
@@ -91,9 +109,13 @@ impl Signal {
 
 #[cfg(unix)]
 mod system {
-    use std::os::unix::process::ExitStatusExt as _;
+    use std::{
+        io::Write as _,
+        os::unix::process::{CommandExt as _, ExitStatusExt as _},
+        process::{self as std_process, ChildStdin, Stdio},
+    };
 
-    use rustix::process::{self, kill_process_group, test_kill_process_group};
+    use rustix::process::{self, Pid, kill_process_group, test_kill_process_group};
     use tokio::signal::unix::{self, SignalKind, signal};
 
     use super::*;
@@ -141,6 +163,43 @@ mod system {
                 },
                 None => self.child.start_kill(),
             }
+        }
+    }
+
+    /// Its arguments: it is this program.
+    const GUARD: [&str; 2] = ["lease", "guard"];
+
+    /// The process that ends the group if this process has not. It is in a group of its own, so that whatever ends this one by its
+    /// group does not end it.
+    #[derive(Debug)]
+    pub(super) struct Guard(ChildStdin);
+
+    impl Guard {
+        pub(super) fn start() -> io::Result<Self> {
+            // Also if the file of the program was replaced since.
+            #[cfg(target_os = "linux")]
+            let program = "/proc/self/exe";
+            #[cfg(not(target_os = "linux"))]
+            let program = std::env::current_exe()?;
+            let mut command = std_process::Command::new(program);
+            command.arg0("nameservice").args(GUARD).env_clear().current_dir("/").process_group(0);
+            let mut guard = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+            guard.stdin.take().map(Self).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        }
+
+        /// Names the group to end; none, if it has ended.
+        pub(super) fn watch(&mut self, group: Option<Pid>) {
+            let group = group.map_or(0, |group| group.as_raw_nonzero().get());
+            // A guard that was killed is none.
+            let _ = writeln!(self.0, "{group}");
+        }
+    }
+
+    /// Waits for the end of the process that has started this one, and kills the group that it has named last.
+    pub fn guard() {
+        let lines = io::stdin().lines().map_while(Result::ok);
+        if let Some(group) = lines.last().and_then(|group| Pid::from_raw(group.parse().ok()?)) {
+            let _ = kill_process_group(group, process::Signal::KILL);
         }
     }
 
@@ -210,6 +269,9 @@ mod system {
         }
     }
 
+    /// Nothing is guarded here.
+    pub fn guard() {}
+
     /// The signals that are meant for the command.
     #[derive(Debug)]
     pub struct Signals;
@@ -238,4 +300,4 @@ mod system {
     }
 }
 
-pub use system::{Signals, exit_code, stop_this_process};
+pub use system::{Signals, exit_code, guard, stop_this_process};

@@ -60,6 +60,11 @@ const PART: usize = 16 * 1024;
 /// The bytes that wait in an HTTP/2 stream for its client to take them.
 const STREAM_BUFFER: usize = 64 * 1024;
 
+/// The bytes of the headers of a request over HTTP/2. Over HTTP/1 they may be many times as long.
+const HEADERS: u32 = 16 * 1024;
+/// The bytes that a token may have of them.
+pub(crate) const MAX_TOKEN: usize = HEADERS as usize * 3 / 4;
+
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -127,14 +132,14 @@ impl Limits {
         let mut builder = Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.headers);
         builder.http2().timer(TokioTimer::new()).max_concurrent_streams(self.streams);
-        builder.http2().max_send_buf_size(STREAM_BUFFER);
+        builder.http2().max_send_buf_size(STREAM_BUFFER).max_header_list_size(HEADERS);
         builder.http2().keep_alive_interval(self.headers).keep_alive_timeout(self.write);
         builder
     }
 }
 
 /// Serves a router until the shutdown begins, and then waits for the answers that are being sent. With TLS, every
-/// connection is encrypted. Below this base path health is answered, also while all connections are in use.
+/// connection is encrypted. Health is answered below this base path and without it, also while all connections are in use.
 pub(crate) async fn serve(
     listener: Listener,
     tls: Option<Arc<Tls>>,

@@ -203,9 +203,11 @@ impl Service {
         &self.listen
     }
 
-    /// Returns the URL of the service for clients on this machine, without a slash at the end.
+    /// Returns the URL of the service for clients on this machine, without a slash at the end. That of a Unix socket has no base
+    /// path.
     pub fn url(&self) -> String {
-        format!("{}{}", self.listen.url(self.is_tls), self.base.as_ref().map_or("", BasePath::as_str))
+        let base = self.base.as_ref().filter(|_| !self.listen.is_unix());
+        format!("{}{}", self.listen.url(self.is_tls), base.map_or("", BasePath::as_str))
     }
 
     /// Stops listening, and waits up to ten seconds for running requests to finish.
@@ -249,8 +251,12 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let sign_in = args.sign_in.at(args.issuer.as_deref())?;
     let tls = args.tls.open().map_err(ServeError::Tls)?.map(Arc::new);
     let stop = signal()?;
+    if args.socket_mode.is_some() && !args.listen.is_unix() {
+        return Err(Failure::Usage("--socket-mode is for --listen unix:PATH".into()));
+    }
     // Nothing is created for a service that cannot listen.
-    let listener = Listener::bind(&args.listen).map_err(|source| not_listening(args.listen.clone(), source))?;
+    let bound = Listener::bind(&args.listen, args.socket_mode);
+    let listener = bound.map_err(|source| not_listening(args.listen.clone(), source))?;
     let metrics = match args.metrics {
         Some(address) => Some(bind(address).await?),
         None => None,

@@ -118,6 +118,12 @@ pub fn listen(text: &str) -> Result<SocketAddr, String> {
     Ok((host, port).into())
 }
 
+/// The mode of a socket: `0660`, `666`.
+pub fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("`{text}` is not a mode such as 0660 or 0666"))
+}
+
 /// A name without a branch.
 pub fn name(text: &str) -> Result<String, String> {
     match text.split_once(':') {

@@ -24,6 +24,24 @@ async fn counts_of_branches_are_set_to_the_branches_that_there_are() {
     assert_references(&table.all_rows().await);
 }
 
+/// The count was right: what it counts cannot be read.
+#[tokio::test]
+async fn a_count_of_branches_is_not_set_beside_a_branch_that_cannot_be_read() {
+    for (attribute, value) in [("kind", rows::s("lodger")), ("bp_source", rows::n(1))] {
+        let table = Table::fresh().await;
+        let db = ledger(&table, "mydb").await;
+        branch(&table, "mydb:dev", &db).await;
+        table.set("mydb:dev", "meta", attribute, value).await;
+        let findings = examine(&table.store, true).await;
+        let miscounted = findings.iter().find(|finding| finding.code == "branches-miscounted");
+        assert!(
+            miscounted.is_some_and(|finding| finding.fix == Fix::ByHand && finding.mend.contains("mydb:dev")),
+            "{attribute}: {findings:?}"
+        );
+        assert_eq!(record(&table, &db).await.branches, 1, "{attribute}");
+    }
+}
+
 #[tokio::test]
 async fn a_count_of_branches_that_moves_meanwhile_is_not_set() {
     let table = Proxied::fresh().await;

@@ -85,6 +85,8 @@ pub(crate) async fn run(session: &Session, command: LeaseCommand) -> Result<(), 
         }
         LeaseCommand::Show(args) => show(session, &args.address).await,
         LeaseCommand::Run(args) => run_under(session, args).await,
+        // Done before a session begins.
+        LeaseCommand::Guard => Ok(()),
     }
 }
 
@@ -262,7 +264,16 @@ async fn watch(
     loop {
         tokio::select! {
             biased;
-            status = running.wait() => return status.map(Ok).map_err(Failure::Watch),
+            status = running.wait() => {
+                let status = status.map_err(Failure::Watch)?;
+                // What it has left running would run on without the lease.
+                tokio::select! {
+                    biased;
+                    stopped = running.stop(GRACE) => stopped.map_err(Failure::Watch)?,
+                    lost = &mut kept => return Ok(Err(lost)),
+                };
+                return Ok(Ok(status));
+            }
             lost = &mut kept => return Ok(Err(lost)),
             signal = signals.next() => match signal {
                 // The command is stopped first, so that it does not run on under a lease that is not refreshed.

@@ -21,6 +21,8 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const INTERVAL_SECONDS: u64 = 5;
 /// How long a code is valid, if the provider does not say it.
 const EXPIRES_IN_SECONDS: u64 = 600;
+/// How often to ask at most, whatever the provider says.
+const SHORTEST_INTERVAL_SECONDS: u64 = 1;
 /// By how much to ask less often if the provider demands it.
 const SLOWER: Duration = Duration::from_secs(5);
 
@@ -62,6 +64,8 @@ struct Device {
 #[derive(Deserialize)]
 struct Granted {
     access_token: String,
+    /// Required by the standard, and left out by some.
+    token_type: Option<String>,
     expires_in: Option<u64>,
 }
 
@@ -123,7 +127,8 @@ pub(crate) async fn run(args: LoginArgs, output: Output) -> Result<(), Failure> 
     output::note(&output::clean(&format!("Open {at} and confirm the code {}", device.user_code)));
 
     let lifetime = Duration::from_secs(device.expires_in.unwrap_or(EXPIRES_IN_SECONDS));
-    let mut interval = Duration::from_secs(device.interval.unwrap_or(INTERVAL_SECONDS));
+    let interval = device.interval.unwrap_or(INTERVAL_SECONDS).max(SHORTEST_INTERVAL_SECONDS);
+    let mut interval = Duration::from_secs(interval);
     let begun = Instant::now();
     let form = [
         ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
@@ -136,9 +141,13 @@ pub(crate) async fn run(args: LoginArgs, output: Output) -> Result<(), Failure> 
         // A network that is away for a moment does not make the user begin again.
         let Ok(answer) = answer else { continue };
         if answer.status().is_success() {
-            let Granted { access_token, expires_in } = provider.read(answer).await?;
-            if !access_token.chars().all(|c| c.is_ascii_graphic()) {
-                return Err(provider.failed("its token is none"));
+            let Granted { access_token, token_type, expires_in } = provider.read(answer).await?;
+            if access_token.is_empty() || !access_token.chars().all(|c| c.is_ascii_graphic()) {
+                return Err(provider
+                    .failed("its answer has an `access_token` that is empty, or has other characters than a token"));
+            }
+            if let Some(other) = token_type.filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+                return Err(provider.failed(&format!("its token is of the type {other}: services take Bearer tokens")));
             }
             let answer = json!({"token": access_token, "expires_in": expires_in});
             return output.answer(&answer, || access_token.clone());
@@ -146,7 +155,7 @@ pub(crate) async fn run(args: LoginArgs, output: Output) -> Result<(), Failure> 
         let (status, denied): (_, Denied) = (answer.status(), answer.json().await.unwrap_or_default());
         match denied.error.as_str() {
             "authorization_pending" => {}
-            "slow_down" => interval += SLOWER,
+            "slow_down" => interval = interval.saturating_add(SLOWER),
             _ if status.is_server_error() => {}
             _ => return Err(provider.denied(status, &denied)),
         }

@@ -13,7 +13,7 @@ use base64::{
 };
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
-use nameservice_http::auth::Scope;
+use nameservice_http::auth::{self, Scope};
 use nameservice_model::AddressGlob;
 use ring::{
     rand::SystemRandom,
@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
+    connections::MAX_TOKEN,
     failure::Failure,
     output::{self, Output},
     values,
@@ -254,6 +255,17 @@ fn mint(args: &TokenMintArgs, output: Output) -> Result<(), Failure> {
     if !args.address.is_empty() {
         claims["nameservice:addresses"] = args.address.iter().map(AddressGlob::as_str).collect();
     }
+    let rejected = |reason: String| Failure::Usage(format!("no service would take this token: {reason}"));
+    if let Some(claims) = claims.as_object() {
+        auth::check_claims(claims).map_err(rejected)?;
+    }
     let token = key.sign(&claims);
+    if token.len() > MAX_TOKEN {
+        let bytes = token.len();
+        let reason = format!(
+            "it has {bytes} bytes, and {MAX_TOKEN} fit the headers of a request: give fewer or wider --address"
+        );
+        return Err(rejected(reason));
+    }
     output.answer(&json!({"token": token, "claims": claims}), || output::clean(&token))
 }

@@ -18,6 +18,8 @@ use nameservice_http::identified;
 use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt as _;
 
+use crate::base_path::HEALTH;
+
 /// The document of a rejection.
 const PROBLEM: &str = "{\"type\":\"https://nameservice.dev/problems/unavailable\",\
     \"title\":\"The service is temporarily unavailable\",\"status\":503,\
@@ -46,14 +48,18 @@ pub(super) fn count(listener: &'static str, connections: u64) {
 /// Answers the requests of reserved connections.
 pub(super) struct Reserve {
     listener: &'static str,
-    /// The path of health, and that of those who know no other.
-    health: [String; 2],
+    /// The path of health, and that of those who know no other; below the base path, and without it.
+    health: [String; 4],
 }
 
 impl Reserve {
     /// Returns the reserve of a service below a base path, which may be empty.
     pub(super) fn new(listener: &'static str, base: &str) -> Self {
-        Self { listener, health: ["/v1/health", "/healthz"].map(|path| format!("{base}{path}")) }
+        let [health, healthz] = HEALTH;
+        Self {
+            listener,
+            health: [format!("{base}{health}"), format!("{base}{healthz}"), health.into(), healthz.into()],
+        }
     }
 
     /// Answers a request: health by the service, everything else with a rejection.

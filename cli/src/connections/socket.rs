@@ -11,7 +11,7 @@ use std::{
 };
 
 #[cfg(unix)]
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -25,7 +25,7 @@ use crate::values;
 pub(super) const SEND_BUFFER: u32 = 256 * 1024;
 /// How many connections wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// Who may use a Unix socket: its owner and its group.
+/// Who may use a Unix socket unless it is named: its owner and its group.
 #[cfg(unix)]
 const SOCKET_MODE: u32 = 0o660;
 
@@ -131,12 +131,13 @@ impl From<TcpListener> for Listener {
 }
 
 impl Listener {
-    /// Listens.
-    pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
+    /// Listens. `mode`: that of a Unix socket, if it is another than by default.
+    #[cfg_attr(not(unix), expect(unused_variables))]
+    pub(crate) fn bind(listen: &Listen, mode: Option<u32>) -> io::Result<Self> {
         match listen {
             Listen::Address(address) => tcp(*address).map(Self::Tcp),
             #[cfg(unix)]
-            Listen::Unix(path) => unix(path),
+            Listen::Unix(path) => unix(path, mode.unwrap_or(SOCKET_MODE)),
         }
     }
 
@@ -175,9 +176,19 @@ pub(crate) fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Listens on a Unix socket. The file of a predecessor that was killed is replaced.
+/// Listens on a Unix socket.
 #[cfg(unix)]
-fn unix(path: &Path) -> io::Result<Listener> {
+fn unix(path: &Path, mode: u32) -> io::Result<Listener> {
+    let socket = bound(path, mode)?;
+    let listener = socket.listen(BACKLOG)?;
+    let file = SocketFile { path: path.to_owned(), id: id_of(&std::fs::symlink_metadata(path)?) };
+    Ok(Listener::Unix(listener, file))
+}
+
+/// Returns a socket that does not listen yet, and whose file has its mode: until then the umask says who may connect. The file of a
+/// predecessor that was killed is replaced.
+#[cfg(unix)]
+fn bound(path: &Path, mode: u32) -> io::Result<UnixSocket> {
     use std::{
         fs::{self, Permissions},
         os::unix::{
@@ -185,7 +196,8 @@ fn unix(path: &Path) -> io::Result<Listener> {
             net::UnixStream,
         },
     };
-    let listener = match UnixListener::bind(path) {
+    let mut socket = UnixSocket::new_stream()?;
+    match socket.bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let is_left = fs::symlink_metadata(path)?.file_type().is_socket()
                 && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
@@ -193,13 +205,13 @@ fn unix(path: &Path) -> io::Result<Listener> {
                 return Err(error);
             }
             fs::remove_file(path)?;
-            UnixListener::bind(path)?
+            socket = UnixSocket::new_stream()?;
+            socket.bind(path)?;
         }
         bound => bound?,
-    };
-    fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
-    let file = SocketFile { path: path.to_owned(), id: id_of(&fs::symlink_metadata(path)?) };
-    Ok(Listener::Unix(listener, file))
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    Ok(socket)
 }
 
 /// The file of a Unix socket. It is removed with the listener.
@@ -316,23 +328,39 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
+    async fn nobody_can_connect_before_the_socket_has_its_mode() {
+        use std::os::unix::{fs::PermissionsExt as _, net::UnixStream};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        for mode in [0o600, 0o660, 0o666] {
+            let socket = bound(&path, mode).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            let refused = UnixStream::connect(&path).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            let _listener = socket.listen(BACKLOG).unwrap();
+            UnixStream::connect(&path).unwrap();
+        }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
     async fn a_socket_that_was_left_is_replaced_and_one_in_use_and_other_files_are_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let listen: Listen = format!("unix:{}", path.display()).parse().unwrap();
-        let first = Listener::bind(&listen).unwrap();
-        let in_use = Listener::bind(&listen).unwrap_err();
+        let first = Listener::bind(&listen, None).unwrap();
+        let in_use = Listener::bind(&listen, None).unwrap_err();
         assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
         // As after a kill: the file stays, and nobody listens.
         let Listener::Unix(listener, file) = first else { panic!("it is a Unix socket") };
         drop(listener);
-        let second = Listener::bind(&listen).unwrap();
+        let second = Listener::bind(&listen, None).unwrap();
         drop(file);
         assert!(path.exists(), "the successor's file stays");
         drop(second);
         assert!(!path.exists());
         std::fs::write(&path, "data").unwrap();
-        assert!(Listener::bind(&listen).is_err());
+        assert!(Listener::bind(&listen, None).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
     }
 }

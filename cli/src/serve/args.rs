@@ -27,6 +27,10 @@ pub struct ServeArgs {
     /// Where to listen: ADDRESS:PORT, localhost:PORT, a port of this machine alone, or unix:PATH for a Unix socket
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     pub listen: Listen,
+    /// Who may connect to the Unix socket [default: 0660, its owner and group]. A proxy of another user and group needs 0666, with
+    /// which every user of this machine may: then require tokens
+    #[arg(long, value_name = "MODE", value_parser = values::mode)]
+    pub socket_mode: Option<u32>,
     /// The files of TLS.
     #[command(flatten)]
     pub tls: TlsArgs,
@@ -89,7 +93,7 @@ pub struct ServeArgs {
     #[arg(long)]
     #[cfg_attr(feature = "replica", arg(conflicts_with = "upstream"))]
     pub fluree: bool,
-    /// Serve below this path, such as /nameservice, behind a proxy that keeps it
+    /// Serve below this path, such as /nameservice, behind a proxy that keeps it. Health is also answered without it
     #[arg(long, value_name = "PATH")]
     pub base_path: Option<BasePath>,
     /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics; by default, a service on loopback has them at /metrics

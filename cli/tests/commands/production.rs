@@ -8,7 +8,10 @@ use std::{
         net::{UnixDatagram, UnixStream},
     },
     path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -231,6 +234,67 @@ fn files_that_cannot_be_used_for_tls_are_bad_usage_and_named() {
     }
     assert_eq!(run(&[], "serve --memory --tls-cert a").0, 2);
     assert_eq!(run(&[], "serve --memory --client-ca a").0, 2);
+}
+
+/// Starts a service on a socket. Returns it, and the lines that it prints.
+fn greeted(options: &[&str], socket: &std::path::Path) -> (Serving, Vec<String>) {
+    let url = format!("unix:{}", socket.display());
+    let mut command = program();
+    command.args(["serve", "--memory", "--listen", &url]).args(options).stderr(Stdio::null());
+    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(process.stdout.take().unwrap());
+    let mut lines: Vec<String> = Vec::new();
+    for line in stdout.lines().map(Result::unwrap) {
+        let is_last = line.ends_with("stops the service.");
+        lines.push(line);
+        if is_last {
+            break;
+        }
+    }
+    (Serving { process, url }, lines)
+}
+
+#[test]
+fn the_commands_that_are_printed_for_a_unix_socket_work_and_there_are_none_where_none_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a b");
+    let (_service, lines) = greeted(&["--dev-token", "a token"], &path);
+    let commands = lines.iter().filter(|line| line.starts_with("  ") && !line.contains(" watch"));
+    let commands: Vec<&str> = commands.map(String::as_str).collect();
+    assert_eq!(commands.len(), 4, "{lines:?}");
+    let done = Command::new("sh").args(["-ec", &commands.join("\n")]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+
+    let files = Files::of(&Authority::new());
+    let [cert, key] = ["cert", "key"].map(|name| files.path(name).to_str().unwrap().to_owned());
+    let encrypted = ["--tls-cert", cert.as_str(), "--tls-key", key.as_str()];
+    for (options, reason) in [(&encrypted[..], "does not speak TLS"), (&["--base-path", "/names"][..], "below /names")]
+    {
+        let (_service, lines) = greeted(options, &directory.path().join(reason.split('/').next_back().unwrap()));
+        assert!(lines[0].contains(reason), "{lines:?}");
+        assert!(!lines.iter().any(|line| line.starts_with("  ")), "{lines:?}");
+    }
+}
+
+/// Under the umask of the unit, whose user exists while the service runs: no proxy is of its group.
+#[test]
+fn a_unix_socket_has_the_mode_that_is_named_whatever_the_umask() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let url = format!("unix:{}", path.display());
+    for (umask, mode) in [("0077", "0666"), ("0000", "0600"), ("0077", "0660")] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask $0; exec \"$@\"", umask, env!("CARGO_BIN_EXE_nameservice")]);
+        let mut service = serve_with(command, &["--memory", "--listen", &url, "--socket-mode", mode], &[]);
+        let permissions = fs::metadata(&path).unwrap().permissions();
+        assert_eq!(format!("{:04o}", permissions.mode() & 0o777), mode, "under {umask}");
+        assert_eq!(run(&["--url", &url], "list").0, 0);
+        service.kill();
+        fs::remove_file(&path).unwrap();
+    }
+    for wrong in ["--listen 127.0.0.1:0 --socket-mode 0666", "--listen unix:/s --socket-mode 888"] {
+        assert_eq!(run(&[], &format!("serve --memory {wrong}")).0, 2, "{wrong}");
+    }
 }
 
 #[test]
@@ -469,6 +533,54 @@ fn minted_tokens_open_what_their_scope_and_addresses_name_and_keys_are_replaced(
     assert!(!directory.path().join("new.pem").exists(), "no key without a set");
 }
 
+/// At and beyond each limit, in all combinations.
+#[test]
+fn what_is_minted_is_accepted_and_the_limit_is_named_of_what_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    assert_eq!(run(&[], &format!("token keys --key {} --jwks {}", path("key"), path("jwks"))).0, 0);
+    // Of any issuer and audience: what is in them is counted, too.
+    let issuers = ["nameservice".to_owned(), "i".repeat(2_000)];
+    for issuer in &issuers {
+        let options = ["--memory", "--listen", "0.0.0.0:0", "--issuer", issuer, "--audience", issuer];
+        let service = serve(&options, &[("--jwks", path("jwks").into())]);
+        let subjects = ["a".to_owned(), "\"\u{1b}é\u{1f600}".repeat(20), "s".repeat(4_000), "s".repeat(9_000)];
+        for subject in &subjects {
+            // How many patterns with wildcards, how many addresses, and how many bytes each has.
+            for (globs, addresses, bytes) in [
+                (0, 0, 0),
+                (1, 1, 20),
+                (100, 0, 20),
+                (101, 0, 20),
+                (100, 100, 20),
+                (0, 101, 20),
+                (20, 0, 200),
+                (100, 0, 90),
+                (0, 200, 90),
+            ] {
+                let pad = "p".repeat(bytes);
+                let wide = (0..globs).map(|n| format!("{pad}{n}:*"));
+                let exact = (0..addresses).map(|n| format!("{pad}{n}:dev"));
+                let patterns: Vec<String> = wide.chain(exact).flat_map(|text| ["--address".into(), text]).collect();
+                let key = path("key");
+                let mut mint = vec!["token", "mint", "--key", &key, "--scope", "read", "--subject", subject];
+                mint.extend(["--issuer", issuer, "--audience", issuer]);
+                let done = program().args(mint).args(&patterns).output().unwrap();
+                let [stdout, stderr] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap());
+                if done.status.success() {
+                    let (code, _, stderr) = run(&["--url", &service.url, "--token", stdout.trim()], "list");
+                    assert_eq!(code, 0, "{} patterns of {bytes}: {stderr}", patterns.len() / 2);
+                } else {
+                    let is_named = stderr.contains("more than 100 patterns") || stderr.contains("12288");
+                    assert!(done.status.code() == Some(2) && is_named, "{stderr}");
+                }
+                let is_usual = issuer == "nameservice" && subject.len() < 1_000 && bytes <= 20 && globs <= 100;
+                assert!(done.status.success() || !is_usual, "{} patterns of {bytes}: {stderr}", patterns.len() / 2);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_key_of_openssl_signs_and_one_of_another_kind_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
@@ -482,40 +594,65 @@ fn a_key_of_openssl_signs_and_one_of_another_kind_is_rejected() {
     assert!(code == 2 && stderr.contains("expected an Ed25519 key"), "{stderr}");
 }
 
+const PENDING: &str = r#"{"error":"authorization_pending"}"#;
+
 /// An OpenID provider whose token endpoint answers in this order.
 fn provider(answers: &'static [(u16, &'static str)]) -> String {
-    let (asked, url) = (AtomicUsize::new(0), std::sync::Arc::new(std::sync::OnceLock::<String>::new()));
-    let own = url.clone();
+    counting_provider(r#""interval":0"#, answers).0
+}
+
+/// An OpenID provider, and how often its token endpoint was asked. `terms`: those of the code.
+fn counting_provider(terms: &'static str, answers: &'static [(u16, &'static str)]) -> (String, Arc<AtomicUsize>) {
+    let (asked, url) = (Arc::new(AtomicUsize::new(0)), Arc::new(std::sync::OnceLock::<String>::new()));
+    let (own, count) = (url.clone(), asked.clone());
     let base = answering(move |path| {
         let base = own.get().cloned().unwrap_or_default();
         match path {
-            "/.well-known/openid-configuration" => (
-                200,
-                format!(r#"{{"device_authorization_endpoint":"{base}/device","token_endpoint":"{base}/token"}}"#),
-            ),
+            "/.well-known/openid-configuration" => {
+                (200, format!(r#"{{"device_authorization_endpoint":"{base}/device","token_endpoint":"{base}/token"}}"#))
+            }
             "/device" => (
                 200,
-                r#"{"device_code":"d","user_code":"WDJB-MJHT","verification_uri":"https://id.example/device","interval":0}"#
-                    .to_owned(),
+                format!(
+                    r#"{{"device_code":"d","user_code":"WDJB-MJHT","verification_uri":"https://id.example/device",{terms}}}"#
+                ),
             ),
             "/token" => {
-                let (status, text) = answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
+                let (status, text) = answers[count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
                 (status, text.to_owned())
             }
             _ => (404, String::new()),
         }
     });
     url.set(base.clone()).unwrap();
-    base
+    (base, asked)
+}
+
+#[test]
+fn login_asks_once_a_second_at_most_and_takes_only_a_token_that_services_take() {
+    let login = |issuer: &str| run(&[], &format!("login --issuer {issuer} --client-id cli"));
+    let (issuer, asked) = counting_provider(r#""interval":0,"expires_in":2"#, &[(400, PENDING)]);
+    let (code, _, stderr) = login(&issuer);
+    assert!(code == 5 && stderr.contains("the code has expired"), "{stderr}");
+    let asked = asked.load(Ordering::SeqCst);
+    assert!((1..=2).contains(&asked), "asked {asked} times in 2 seconds");
+    static GRANTS: [(&[(u16, &str)], &str); 4] = [
+        (&[(200, r#"{"access_token":"","token_type":"Bearer"}"#)], "`access_token` that is empty"),
+        (&[(200, r#"{"access_token":7,"token_type":"Bearer"}"#)], "expected a string"),
+        (&[(200, r#"{"token_type":"Bearer"}"#)], "missing field `access_token`"),
+        (&[(200, r#"{"access_token":"a.b.c","token_type":"DPoP"}"#)], "of the type DPoP"),
+    ];
+    for (answers, expected) in GRANTS {
+        let (code, stdout, stderr) = login(&provider(answers));
+        assert!(code == 5 && stdout.is_empty() && stderr.contains(expected), "{expected}: {stdout} {stderr}");
+    }
 }
 
 #[test]
 fn login_shows_the_code_waits_for_its_confirmation_and_prints_the_token_alone() {
-    let pending = (400, r#"{"error":"authorization_pending"}"#);
     let login = |issuer: &str| run(&[], &format!("login --issuer {issuer} --client-id cli"));
     static GRANTED: &[(u16, &str)] =
-        &[(400, r#"{"error":"authorization_pending"}"#), (503, ""), (200, r#"{"access_token":"abc.def.ghi"}"#)];
-    assert_eq!(GRANTED[0], pending);
+        &[(400, PENDING), (503, ""), (200, r#"{"access_token":"abc.def.ghi","token_type":"bearer"}"#)];
     let (code, stdout, stderr) = login(&provider(GRANTED));
     assert_eq!((code, stdout.as_str()), (0, "abc.def.ghi\n"), "{stderr}");
     assert!(stderr.contains("https://id.example/device") && stderr.contains("WDJB-MJHT"), "{stderr}");

@@ -40,6 +40,9 @@ fn the_commands_of_the_banner_work_as_printed_below_a_path_and_with_a_token() {
     assert_eq!(code, 0);
     let root = url.trim_end_matches("/names");
     assert_eq!(run(&["--url", root, "--token", "it's secret"], "show mydb").0, 4, "nothing is outside the path");
+    for probed in [root, url] {
+        assert_eq!(run(&["--url", probed], "health --deep").0, 0, "a probe knows no path: {probed}");
+    }
 
     process.kill().unwrap();
     let mut log = String::new();

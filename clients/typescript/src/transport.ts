@@ -168,7 +168,11 @@ interface Cause {
 /** What a failure of `fetch` was caused by. */
 function reasonOf(error: unknown): string {
   const { cause, message, code } = error as Cause;
-  return cause?.message || cause?.code || message || code || "no answer";
+  const reason = cause?.message || cause?.code || message || code || "no answer";
+  // The other clients read it. Of Node, `fetch` can be given no authorities.
+  const options = [...process.execArgv, process.env["NODE_OPTIONS"] ?? ""].join(" ");
+  const isUnread = process.env["SSL_CERT_FILE"] && !options.includes("--use-openssl-ca") && /SELF_SIGNED|UNABLE_TO/.test(cause?.code ?? "");
+  return isUnread ? `${reason} (Node does not read SSL_CERT_FILE: name the file in NODE_EXTRA_CA_CERTS, too)` : reason;
 }
 
 /** Whether there was no connection, so that nothing was sent. */

@@ -32,8 +32,8 @@ impl Files {
             let Some(stored) = &slot.stored else { return Ok(()) };
             check_formats(std::iter::once(stored))?;
             let mut after = stored.portable.clone();
-            let branches = self.referrers(address).await?.branches.len();
-            after.record.branches = i64::try_from(branches).unwrap_or(i64::MAX);
+            let branches = self.branches_of(address).await?;
+            after.record.branches = branches;
             if after.record.branches == stored.portable.record.branches {
                 return Ok(());
             }
@@ -48,6 +48,18 @@ impl Files {
         Err(Error::Unavailable { operation: "count branches", source })
     }
 
+    /// Counts the branches of a record. Fails if a file that cannot be read may be of one: the stored number may be right.
+    async fn branches_of(&self, address: &Address) -> Result<i64> {
+        let found = self.referrers(address).await?;
+        match found.unread {
+            None => Ok(i64::try_from(found.branches.len()).unwrap_or(i64::MAX)),
+            Some(key) => {
+                let source = format!("{} cannot be read, and may be of a branch", self.inner.storage.describe(&key));
+                Err(Error::Unavailable { operation: "count branches", source: Some(source.into()) })
+            }
+        }
+    }
+
     /// Adds to the number of branches of a record. The number is in another file than the branch: if that cannot be
     /// written, the doctor finds and corrects it.
     pub(crate) async fn count_branch(&self, parent: &Address, by: i64, deadline: Instant) {
@@ -59,10 +71,8 @@ impl Files {
                     after.record.branches = after.record.branches.saturating_add(by).max(0);
                     if recount {
                         // The first attempt may have been applied, so the branches are counted.
-                        match self.referrers(parent).await {
-                            Ok(found) => {
-                                after.record.branches = i64::try_from(found.branches.len()).unwrap_or(i64::MAX)
-                            }
+                        match self.branches_of(parent).await {
+                            Ok(branches) => after.record.branches = branches,
                             Err(error) => break Err(error),
                         }
                     }

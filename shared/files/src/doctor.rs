@@ -94,6 +94,8 @@ impl Files {
         let logs: HashSet<&str> =
             entries.iter().map(|entry| &*entry.key).filter(|key| names::is_commits(key)).collect();
         let (mut known, mut read, mut logged) = (BTreeMap::new(), 0, Vec::new());
+        let empty = entries.iter().filter(|entry| entry.is_empty && names::is_main(&entry.key));
+        let mut unread: Vec<String> = empty.map(|entry| entry.key.clone()).collect();
         let total = Some(pairs.len() as u64);
         self.read_pairs(&pairs, |pair, found| {
             read += 1;
@@ -118,7 +120,10 @@ impl Files {
                         },
                     );
                 }
-                Err(reason) => self.unreadable(pair, &reason, &mut report),
+                Err(reason) => {
+                    self.unreadable(pair, &reason, &mut report);
+                    unread.push(pair.main.key.clone());
+                }
             }
         })
         .await?;
@@ -126,7 +131,7 @@ impl Files {
         for address in logged {
             self.examine_log(&address, fix, &mut report).await?;
         }
-        self.examine_references(&known, fix, &mut report).await;
+        self.examine_references(&known, &unread, fix, &mut report).await;
         Ok(examined)
     }
 
@@ -274,7 +279,14 @@ impl Files {
         }
     }
 
-    async fn examine_references(&self, known: &BTreeMap<Address, Known>, fix: bool, report: &mut Report<'_>) {
+    /// `unread`: the files of records that cannot be read. One may be of a branch: then the count of its source is left as it is.
+    async fn examine_references(
+        &self,
+        known: &BTreeMap<Address, Known>,
+        unread: &[String],
+        fix: bool,
+        report: &mut Report<'_>,
+    ) {
         let mut counts = BTreeMap::<Address, i64>::new();
         for (address, record) in known {
             if let Some(source) = &record.source_branch {
@@ -302,10 +314,16 @@ impl Files {
                 continue;
             }
             let what = format!("`{address}` counts {} branches, and {actual} were made from it", record.branches);
-            let mut finding =
-                Finding::new("count-wrong", Severity::Error, what, "set the number to that of the records");
+            let branches = names::branches_prefix(address);
+            let unread = unread.iter().find(|key| key.starts_with(&branches));
+            let mend = match unread {
+                Some(key) => format!("nothing yet: {} may be of a branch", self.inner.storage.describe(key)),
+                None => "set the number to that of the records".to_owned(),
+            };
+            let mut finding = Finding::new("count-wrong", Severity::Error, what, mend);
             finding.address = Some(address.to_string());
             finding.fix = match fix {
+                _ if unread.is_some() => Fix::ByHand,
                 false => Fix::Possible,
                 true => match self.recount(address).await {
                     Ok(()) => Fix::Done,

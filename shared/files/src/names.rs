@@ -17,6 +17,11 @@ pub(crate) fn main_key(address: &Address) -> String {
     format!("{ROOT}/{}/{}{JSON}", address.name(), address.branch())
 }
 
+/// What the files of all branches of its name begin with.
+pub(crate) fn branches_prefix(address: &Address) -> String {
+    format!("{ROOT}/{}/", address.name())
+}
+
 /// The file that holds its index.
 pub(crate) fn index_key(address: &Address) -> String {
     format!("{ROOT}/{}/{}{INDEX_JSON}", address.name(), address.branch())

@@ -26,6 +26,8 @@ const PAGE_BYTES: usize = 3 * 1024 * 1024;
 pub(crate) struct Referrers {
     pub(crate) sources: Vec<Address>,
     pub(crate) branches: Vec<Address>,
+    /// A file of a record of its name that cannot be read: it may be of another branch.
+    pub(crate) unread: Option<String>,
 }
 
 /// A main file of a listing, and its index file's entry.
@@ -112,7 +114,17 @@ impl Files {
     }
 
     /// Reads every record under a directory. Files that cannot be read are logged and hide no others.
-    pub(crate) async fn scan(&self, under: &str, mut each: impl FnMut(Stored) + Send) -> Result<()> {
+    pub(crate) async fn scan(&self, under: &str, each: impl FnMut(Stored) + Send) -> Result<()> {
+        self.scan_all(under, each, |_| {}).await
+    }
+
+    /// Passes the key of each file that cannot be read to `unread`.
+    async fn scan_all(
+        &self,
+        under: &str,
+        mut each: impl FnMut(Stored) + Send,
+        mut unread: impl FnMut(&str) + Send,
+    ) -> Result<()> {
         let pairs = self.pairs(under).await?;
         let mut seen = HashSet::new();
         let each = |pair: &Pair, found: Found| match found {
@@ -120,6 +132,7 @@ impl Files {
             // `a/b:c` and `a:b/c` have the same path. The address in the file decides, so no address is passed on twice.
             Ok(_) => {}
             Err(reason) => {
+                unread(&pair.main.key);
                 let path = self.inner.storage.describe(&pair.main.key);
                 tracing::warn!(path, reason, "a file was left out: run `nameservice doctor`");
             }
@@ -129,21 +142,27 @@ impl Files {
 
     /// What refers to a record: graph sources that depend on it, and branches made from it, each in order.
     pub(crate) async fn referrers(&self, address: &Address) -> Result<Referrers> {
-        let mut found = Referrers::default();
+        let Referrers { mut sources, mut branches, mut unread } = Referrers::default();
         let each = |stored: Stored| {
             let record = &stored.portable.record;
             if record.dependencies.iter().any(|target| is_of(target, address)) {
-                found.sources.push(record.address.clone());
+                sources.push(record.address.clone());
             }
             let is_branch = record.address.name() == address.name() && record.address != *address;
             if is_branch && record.source_branch.as_deref() == Some(address.branch()) {
-                found.branches.push(record.address.clone());
+                branches.push(record.address.clone());
             }
         };
-        self.scan(names::ROOT, each).await?;
-        found.sources.sort();
-        found.branches.sort();
-        Ok(found)
+        let prefix = names::branches_prefix(address);
+        let is_unread = |key: &str| {
+            if key.starts_with(&prefix) {
+                unread = Some(key.to_owned());
+            }
+        };
+        self.scan_all(names::ROOT, each, is_unread).await?;
+        sources.sort();
+        branches.sort();
+        Ok(Referrers { sources, branches, unread })
     }
 
     pub(crate) async fn listed(&self, query: &ListQuery, visible: Visible<'_>) -> Result<Page<Listed>> {

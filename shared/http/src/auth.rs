@@ -107,6 +107,11 @@ impl Auth {
     }
 }
 
+/// Checks that a service takes the claims of a token, once it has verified it. Returns why it does not.
+pub fn check_claims(claims: &Object) -> Result<(), String> {
+    Principal::from_claims(claims).map(drop).map_err(|rejected| rejected.document().detail)
+}
+
 fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let value = headers.get(header::AUTHORIZATION).ok_or_else(Problem::no_token)?;
     let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(Problem::no_token)?;

@@ -15,6 +15,9 @@ const LINES: u32 = 20;
 /// How many rows are read between two progress reports.
 const OBSERVED: u64 = 1024;
 pub(super) const RESTORE: &str = "stop the service and restore a backup";
+/// The mend of what may be wrong only because other records are.
+const BESIDE_DAMAGE: &str =
+    "nothing yet: records that are damaged or missing may explain it. Mend the other findings first";
 
 /// What was examined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -294,15 +297,19 @@ fn compare(records: &BTreeMap<String, Record>, oldest: u64, last: &Last, problem
     }
 }
 
-/// Counts branches and dependents again.
+/// Counts branches and dependents again. A record that is damaged or missing may be one that a count is of, or that another refers
+/// to: then no count is corrected, and nothing is said to be absent that only cannot be read.
 fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
+    let is_left = |problem: &Problem| problem.finding.severity == Severity::Error && problem.repair.is_none();
+    let are_all = !problems.iter().any(is_left);
+    let mend = |mend| if are_all { mend } else { BESIDE_DAMAGE };
     let (mut branches, mut dependents): (HashMap<String, u32>, HashMap<String, u32>) = Default::default();
     for record in records.values() {
         for target in record.dependencies() {
             *dependents.entry(target.to_string()).or_default() += 1;
             if !records.contains_key(&**target) {
                 let what = format!("it depends on `{target}`, which does not exist");
-                let mend = "publish the graph source with dependencies that exist, or create that record";
+                let mend = mend("publish the graph source with dependencies that exist, or create that record");
                 problems.push(Problem::new("reference-dangling", Severity::Warning, what, mend).at(&record.address));
             }
         }
@@ -310,7 +317,7 @@ fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
             *branches.entry(parent.to_string()).or_default() += 1;
             if !records.contains_key(parent.as_str()) {
                 let what = format!("its source `{parent}` does not exist");
-                let mend = "create that ledger, or purge the branch";
+                let mend = mend("create that ledger, or purge the branch");
                 problems.push(Problem::new("branch-orphaned", Severity::Warning, what, mend).at(&record.address));
             }
         }
@@ -326,8 +333,9 @@ fn recount(records: &BTreeMap<String, Record>, problems: &mut Vec<Problem>) {
             );
             let mut corrected = record.clone();
             (corrected.branches, corrected.dependents) = counted;
-            let wrong = Problem::new(super::COUNT_WRONG, Severity::Error, what, "sets the counts to match the records");
-            problems.push(wrong.at(&record.address).repaired_by(Repair::Put(Box::new(corrected))));
+            let mend = mend("sets the counts to match the records");
+            let wrong = Problem::new(super::COUNT_WRONG, Severity::Error, what, mend).at(&record.address);
+            problems.push(if are_all { wrong.repaired_by(Repair::Put(Box::new(corrected))) } else { wrong });
         }
     }
 }

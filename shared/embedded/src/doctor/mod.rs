@@ -47,7 +47,7 @@ pub const CODES: &[(&str, &str)] = &[
 /// Examines the log of a directory that no process uses, passes what it finds to `found`, and with `fix` repairs what
 /// can be repaired safely.
 ///
-/// Repairs set counts to what the records say, rebuild the index by address, and remove the changes up to a gap or an
+/// Repairs set counts to what the records say if all of them can be read, rebuild the index by address, and remove the changes up to a gap or an
 /// unreadable change, so that readers of the feed begin again with a snapshot; the last change is never removed. What is
 /// remembered of an address is forgotten if it cannot be read. Everything else is left to the operator:
 /// records are never removed or invented.

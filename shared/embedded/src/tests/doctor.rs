@@ -71,6 +71,34 @@ async fn wrong_counts_are_set_to_what_is_there() {
     assert_eq!((record.branches, record.dependents), (1, 1));
 }
 
+/// The counts of a record were right: those that it counts cannot be read, or are gone.
+#[tokio::test]
+async fn counts_are_not_corrected_beside_records_that_are_damaged_or_missing() {
+    for statement in ["UPDATE records SET body = x'00' WHERE id > 1", "DELETE FROM records WHERE id > 1"] {
+        let directory = directory().await;
+        let body = || -> Vec<u8> {
+            let connection = Connection::open(directory.path().join(LOG_FILE)).unwrap();
+            connection.query_row("SELECT body FROM records WHERE id = 1", [], |row| row.get(0)).unwrap()
+        };
+        let before = body();
+        damage(&directory, statement);
+        let found = findings(&directory, true);
+        assert!(found.contains(&("count-wrong", Fix::ByHand)), "{statement}: {found:?}");
+        assert!(body() == before, "{statement}: the counts were right");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_is_not_called_orphaned_for_a_source_that_cannot_be_read() {
+    let directory = directory().await;
+    damage(&directory, "UPDATE records SET body = x'00' WHERE id = 1");
+    let mut found: Vec<Finding> = Vec::new();
+    examine(directory.path(), true, &mut |finding| found.push(finding)).unwrap();
+    let referring = found.iter().filter(|finding| ["branch-orphaned", "reference-dangling"].contains(&finding.code));
+    let mends: Vec<_> = referring.map(|finding| finding.mend.as_str()).collect();
+    assert!(mends.len() == 2 && mends.iter().all(|mend| mend.starts_with("nothing yet")), "{found:?}");
+}
+
 #[tokio::test]
 async fn changes_up_to_a_gap_are_removed_and_readers_are_sent_to_a_snapshot() {
     for statement in ["DELETE FROM log WHERE position = 2", "UPDATE log SET body = x'ff' WHERE position = 2"] {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::{CODES, Finding, Fix};
+use crate::{CODES, Finding, Fix, names};
 
 async fn found(files: &Files, fix: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -87,6 +87,38 @@ async fn everything_that_can_be_wrong_is_found_and_only_what_is_safe_is_mended()
     assert!(all.iter().all(|mended| !left.contains(mended)), "{left:?}");
     assert_eq!((left.len(), everything(&later).await.len()), (expected.len() - all.len(), before));
     assert_eq!(later.lookup(&db).await.unwrap().unwrap().branches, 1);
+}
+
+/// The count was right: the branch that it counts cannot be read.
+#[tokio::test]
+async fn a_count_is_not_corrected_beside_a_branch_that_cannot_be_read() {
+    for text in ["", "{"] {
+        let (files, directory) = directory();
+        let db = born(&files, "mydb", 5).await;
+        let dev = at("mydb:dev");
+        let created = files.create_branch(&Call::fresh(), &dev, &db, None).await.unwrap();
+        assert!(matches!(created, BranchCreated::Created(_)));
+        fs::write(directory.path().join(names::main_key(&dev)), text).unwrap();
+        let findings = found(&files, true).await;
+        let wrong = findings.iter().find(|finding| finding.code == "count-wrong").unwrap();
+        assert!(wrong.fix == Fix::ByHand && wrong.mend.contains("dev.json"), "{wrong:?}");
+        assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_branch_does_not_correct_a_count_beside_a_branch_that_cannot_be_read() {
+    let (files, directory) = directory();
+    let db = born(&files, "mydb", 5).await;
+    let (call, dev) = (Call::fresh(), at("mydb:dev"));
+    for (call, branch) in [(Call::fresh(), &dev), (call.clone(), &at("mydb:other"))] {
+        let created = files.create_branch(&call, branch, &db, None).await.unwrap();
+        assert!(matches!(created, BranchCreated::Created(_)));
+    }
+    fs::write(directory.path().join(names::main_key(&dev)), "{").unwrap();
+    let again = files.create_branch(&call, &at("mydb:other"), &db, None).await.unwrap();
+    assert!(matches!(again, BranchCreated::Created(_)));
+    assert_eq!(files.lookup(&db).await.unwrap().unwrap().branches, 2);
 }
 
 #[tokio::test]

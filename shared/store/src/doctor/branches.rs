@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use nameservice_model::{Address, Severity};
+use nameservice_model::{Address, Finding, Severity};
 
 use super::{
     codes::*,
@@ -26,13 +26,25 @@ pub(super) fn parent_of(meta: &Item) -> Option<String> {
     (parent != pk && parent.len() <= MAX_PK_BYTES).then_some(parent)
 }
 
-/// Creates the finding of a meta item whose count of branches is not this.
-pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Option<Diagnosis> {
+/// Whether this is the meta item of a record that may be a branch: its kind, or its source, cannot be read.
+pub(super) fn may_be_branch(item: &Item) -> bool {
+    let (kind, source) = (items::kind(item), items::present(item, ATTR_BP_SOURCE));
+    items::sk(item) == SK_META && source.is_some_and(|source| kind.is_none() || source.as_s().is_err())
+}
+
+/// Creates the finding of a meta item whose count of branches is not this. `unclear`: a record that may be one of its branches.
+pub(super) fn miscounted_branches(meta: &Item, branches: i64, unclear: Option<&str>, now: i64) -> Option<Diagnosis> {
     if items::integer(meta, ATTR_BRANCHES).unwrap_or(0) == branches {
         return None;
     }
     let pk = items::pk(meta);
     let stored = shown(meta, ATTR_BRANCHES);
+    let what = format!("`branches` is {stored}, and {branches} branches name it as their source");
+    if let Some(unclear) = unclear {
+        let mend = format!("nothing yet: {unclear}, which cannot be read, may be another one. Mend that first");
+        let finding = Finding::new(BRANCHES_MISCOUNTED, Severity::Error, what, mend).at(pk);
+        return Some(Diagnosis { finding, repair: None });
+    }
     let mut count = Expression::new();
     count.record_exists();
     // Creating or dropping a branch updates this item, which the condition detects.
@@ -43,7 +55,7 @@ pub(super) fn miscounted_branches(meta: &Item, branches: i64, now: i64) -> Optio
         pk,
         BRANCHES_MISCOUNTED,
         Severity::Error,
-        format!("`branches` is {stored}, and {branches} branches name it as their source"),
+        what,
         format!("set it to {branches}, if the record has not changed since"),
         Repair(vec![count.into_update(&Key::meta(pk))]),
     ))

@@ -20,12 +20,12 @@ mod retractions;
 use std::{collections::HashMap, time::Duration};
 
 use nameservice_dynamo::READ_BATCH;
-use nameservice_model::{Call, ChangeFeed, Observer, Progress, RecordKind, Result};
+use nameservice_model::{Address, Call, ChangeFeed, Observer, Progress, RecordKind, Result};
 pub use nameservice_model::{Finding, Fix, Severity};
 
 pub use self::partition::Written;
 use self::{
-    branches::{Balance, miscounted_branches, parent_of},
+    branches::{Balance, may_be_branch, miscounted_branches, parent_of},
     dependents::dependent_of,
     diagnosis::{Diagnosis, Repair, diagnose, unsettled},
     partition::{Grouping, Partition, Related},
@@ -229,9 +229,14 @@ impl Store {
         let keys = || suspects.iter().map(Key::meta).collect::<Vec<_>>();
         let before = self.read_all(keys()).await?;
         let mut children: HashMap<String, i64> = HashMap::new();
+        // Of each name, a record that may be a branch.
+        let mut unclear: HashMap<String, String> = HashMap::new();
         let mut start = None;
         loop {
             let page = self.scan_page(Some(ATTR_BP_SOURCE), start.take()).await?;
+            for pk in page.items.iter().filter(|item| may_be_branch(item)).map(items::pk) {
+                unclear.insert(Address::stored(pk).name().to_owned(), pk.to_owned());
+            }
             for meta in page.items.iter().filter(|item| items::kind(item).is_some()) {
                 if let Some(parent) = parent_of(meta).filter(|parent| before.contains_key(&Key::meta(parent))) {
                     *children.entry(parent).or_default() += 1;
@@ -252,7 +257,9 @@ impl Store {
                 continue;
             }
             let branches = children.get(pk).copied().unwrap_or(0);
-            let Some(Diagnosis { mut finding, repair }) = miscounted_branches(meta, branches, self.now_ms()) else {
+            let unclear = unclear.get(Address::stored(pk.as_str()).name()).map(String::as_str);
+            let Some(Diagnosis { mut finding, repair }) = miscounted_branches(meta, branches, unclear, self.now_ms())
+            else {
                 continue;
             };
             if let Some(repair) = repair.filter(|_| fix) {
