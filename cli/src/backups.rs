@@ -26,8 +26,9 @@ use tokio::{runtime::Handle, select, sync::watch, time::timeout};
 
 use crate::{
     failure::Failure,
+    health::{Damage, Examination},
     prometheus,
-    target::{Local, Opened},
+    target::Opened,
     values,
 };
 
@@ -69,19 +70,14 @@ impl BackupArgs {
     }
 
     /// Begins to make backups, if they are wanted.
-    pub(crate) fn start(&self, opened: &Opened) -> Result<Option<Backups>, Failure> {
+    pub(crate) fn start(&self, opened: &Opened, damage: &Damage) -> Result<Option<Backups>, Failure> {
         let Some(to) = self.backup_to.clone() else { return Ok(None) };
-        let source = match opened {
-            Opened::Embedded(local) => Local::directory(local).map(|data| (data.to_owned(), local.names.clone())),
-            #[cfg(any(feature = "dynamodb", feature = "files"))]
-            _ => None,
-        };
-        let Some((data, names)) = source else {
+        let Some((names, data)) = opened.in_directory() else {
             return Err(Failure::Usage(
                 "--backup-to copies a data directory (--data): DynamoDB backs its tables up, and files are copied as files".into(),
             ));
         };
-        let mut backups = Directory::new(to.clone(), data, self.backup_every, self.backup_keep as usize);
+        let mut backups = Directory::new(to.clone(), data.to_owned(), self.backup_every, self.backup_keep as usize);
         // Whatever else keeps the directory from being used fails the backups, which is measured, and not the service.
         if let Err(error) = backups.prepare()
             && error.is::<Locked>()
@@ -95,8 +91,8 @@ impl BackupArgs {
                 to.display()
             );
         }
-        let age = backups.age(&names, SystemTime::now()).unwrap_or(None);
-        let started = Backups::start(backups, names, age);
+        let age = backups.age(names, SystemTime::now()).unwrap_or(None);
+        let started = Backups::start(backups, names.clone(), age, damage.clone());
         started.map(Some).map_err(|error| Failure::Usage(format!("--backup-to: {error}")))
     }
 }
@@ -143,7 +139,7 @@ impl Last {
 
 impl Backups {
     /// `age`: that of the last backup of this data, if there is one.
-    fn start(directory: Directory, names: Embedded, age: Option<Duration>) -> io::Result<Self> {
+    fn start(directory: Directory, names: Embedded, age: Option<Duration>, damage: Damage) -> io::Result<Self> {
         let (stop, stopped) = mpsc::sync_channel(0);
         let (interrupt, interrupted) = watch::channel(());
         let (end, ended) = watch::channel(());
@@ -162,7 +158,7 @@ impl Backups {
         thread::Builder::new().name("backups".to_owned()).spawn(move || {
             // In this order: it ends once the directory is unlocked.
             let (_ends, mut directory) = (end, directory);
-            let process = Process { names, runtime, interrupted };
+            let process = Process { names, runtime, interrupted, damage };
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = directory.turn(&process, |at| backups.0.set(Last { age: Duration::ZERO, at }));
             }
@@ -201,6 +197,8 @@ struct Process {
     runtime: Handle,
     /// Closed once the process is to end.
     interrupted: watch::Receiver<()>,
+    /// What health shows.
+    damage: Damage,
 }
 
 impl Process {
@@ -351,6 +349,9 @@ impl Directory {
             Err(error) => {
                 let step = step_of(&error);
                 count(step, 1);
+                if step == Step::Check {
+                    process.damage.set(Examination::Backup, true);
+                }
                 let pause = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE).min(self.every);
                 self.failures += 1;
                 let (error, step) = (chain(error.as_ref()), step.name());
@@ -359,6 +360,7 @@ impl Directory {
             }
         };
         self.failures = 0;
+        process.damage.set(Examination::Backup, false);
         made(begun);
         self.clean(&new);
         self.every
@@ -683,7 +685,7 @@ mod tests {
         let worked = move || {
             let (_interrupt, interrupted) = watch::channel(());
             let names = Embedded::open(&directory.data, Options::default()).unwrap();
-            let done = work(&mut directory, &Process { names, runtime, interrupted });
+            let done = work(&mut directory, &Process { names, runtime, interrupted, damage: Damage::default() });
             (directory, done)
         };
         tokio::task::spawn_blocking(worked).await.unwrap()
@@ -720,16 +722,25 @@ mod tests {
         let (directory, good) = made(scratch.directory("data", 1)).await;
         let log = scratch.path("data").join("nameservice.log.db");
         let damaged = move |directory: &mut Directory, process: &Process| {
-            let mut bytes = fs::read(&log).unwrap();
+            let whole = fs::read(&log).unwrap();
+            let mut bytes = whole.clone();
             flip(&mut bytes);
             fs::write(&log, bytes).unwrap();
-            (directory.make(process).unwrap_err(), turn(directory, process), turn(directory, process))
+            let failed = directory.make(process).unwrap_err();
+            assert!(process.damage.reason().is_none());
+            let turns = (turn(directory, process), turn(directory, process));
+            let left = backups(&directory.to).unwrap();
+            assert!(process.damage.reason().is_some(), "health shows it");
+            fs::write(&log, whole).unwrap();
+            assert_eq!(turn(directory, process), (EVERY, true));
+            assert!(process.damage.reason().is_none(), "until a backup is sound");
+            (failed, turns, left)
         };
-        let (_, (failed, first, second)) = tried(directory, damaged).await;
+        let (_, (failed, (first, second), left)) = tried(directory, damaged).await;
         assert_eq!(step_of(&failed), Step::Check, "{failed}");
         assert!(failed.to_string().contains("1 cannot be read: its checksum is wrong"), "{failed}");
         assert_eq!((first, second), ((PAUSE, false), (2 * PAUSE, false)));
-        assert_eq!(scratch.names(), vec![good]);
+        assert_eq!(left.into_iter().map(|backup| backup.name).collect::<Vec<_>>(), [good]);
     }
 
     /// As of a volume that is not mounted.
@@ -874,7 +885,8 @@ mod tests {
         let stopped = |directory: &mut Directory, process: &Process| {
             let (interrupt, interrupted) = watch::channel(());
             drop(interrupt);
-            let process = Process { names: process.names.clone(), runtime: process.runtime.clone(), interrupted };
+            let (names, runtime) = (process.names.clone(), process.runtime.clone());
+            let process = Process { names, runtime, interrupted, damage: Damage::default() };
             (turn(directory, &process), directory.failures)
         };
         let (_, done) = tried(scratch.directory("data", 1), stopped).await;

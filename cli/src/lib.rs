@@ -30,6 +30,8 @@ pub mod failure;
 #[cfg(feature = "files")]
 pub mod files;
 #[cfg(feature = "serve")]
+mod health;
+#[cfg(feature = "serve")]
 mod keys;
 pub mod lists;
 #[cfg(feature = "serve")]
@@ -43,6 +45,8 @@ mod progress;
 #[cfg(feature = "serve")]
 pub mod prometheus;
 pub mod routes;
+#[cfg(feature = "serve")]
+mod scrubs;
 #[cfg(feature = "serve")]
 pub mod serve;
 mod session;

@@ -25,6 +25,7 @@ use tokio::net::TcpListener;
 use crate::{
     backups::Backups,
     connections::{self, Limits},
+    scrubs::ScrubAge,
     upstream::Upstream,
 };
 
@@ -116,6 +117,13 @@ fn describe() {
         "Backups that were not made, failed their check, or were not removed, by step"
     );
     describe_gauge!("nameservice_backup_leftovers", "Old backups that were not removed after the last one");
+    describe_gauge!(
+        "nameservice_scrub_age_seconds",
+        Unit::Seconds,
+        "Since all of the data was last compared with memory, or since the start"
+    );
+    describe_gauge!("nameservice_scrub_findings", "What was damaged when the data was last compared with memory");
+    describe_gauge!("nameservice_scrub_work_seconds", Unit::Seconds, "How long the last comparison worked");
     describe_histogram!(
         "nameservice_log_commit_duration_seconds",
         Unit::Seconds,
@@ -150,12 +158,18 @@ pub(crate) struct Sampled {
     app: App,
     upstream: Option<Upstream>,
     backups: Option<Backups>,
+    scrubs: Option<ScrubAge>,
 }
 
 impl Sampled {
-    /// Returns the gauges of a service and, if it has them, of its upstream and its backups.
-    pub(crate) fn new(app: App, upstream: Option<Upstream>, backups: Option<Backups>) -> Self {
-        Self { app, upstream, backups }
+    /// Returns the gauges of a service and, if it has them, of its upstream, its backups and its scrubs.
+    pub(crate) fn new(
+        app: App,
+        upstream: Option<Upstream>,
+        backups: Option<Backups>,
+        scrubs: Option<ScrubAge>,
+    ) -> Self {
+        Self { app, upstream, backups, scrubs }
     }
 }
 
@@ -196,7 +210,7 @@ fn serve_within(limits: Limits, listener: TcpListener, sampled: Sampled) -> impl
     connections::serve(listener.into(), None, router(sampled), String::new(), limits, Shutdown::default())
 }
 
-async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Response {
+async fn text(State(Sampled { app, upstream, backups, scrubs }): State<Sampled>) -> Response {
     let Some(recorder) = RECORDER.as_ref() else { return StatusCode::NOT_FOUND.into_response() };
     app.sample().await;
     if let Some(upstream) = upstream {
@@ -204,6 +218,9 @@ async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Resp
     }
     if let Some(backups) = backups {
         backups.sample();
+    }
+    if let Some(scrubs) = scrubs {
+        scrubs.sample();
     }
     recorder.run_upkeep();
     ([(header::CONTENT_TYPE, TEXT)], recorder.render()).into_response()
@@ -244,7 +261,7 @@ mod tests {
         let listen = || crate::connections::tcp(([127, 0, 0, 1], 0).into()).unwrap();
         let (listener, main) = (listen(), listen());
         let (metrics, address) = (listener.local_addr().unwrap(), main.local_addr().unwrap());
-        let sampled = Sampled::new(app.clone(), None, None);
+        let sampled = Sampled::new(app.clone(), None, None, None);
         let limits = Limits::of_metrics().with_max(4).with_headers(Duration::from_millis(500));
         tokio::spawn(serve_within(limits, listener, sampled));
         let service = crate::serve::start(main, app, None).unwrap();
@@ -325,6 +342,7 @@ mod tests {
             include_str!("connections/full.rs"),
             include_str!("upstream.rs"),
             include_str!("backups.rs"),
+            include_str!("scrubs.rs"),
         ];
         let measured: BTreeSet<_> = measured.iter().flat_map(|source| names(source)).collect();
         for name in &described {

@@ -30,12 +30,14 @@ use crate::{
     connections::{self, Listen, Listener, tls::Tls},
     consumer::Beside,
     failure::Failure,
+    health::{Attention, Damage},
     keys,
     nudge::Nudge,
     options::{Missing, TargetArgs},
     output,
     prometheus::{self, Sampled},
     routes,
+    scrubs::{ScrubAge, Scrubs},
     supervisor::Supervisor,
     target::{DEFAULT_DATA, Opened},
     traces,
@@ -105,6 +107,10 @@ struct Settings {
     upstream: Option<Upstream>,
     /// Its backups.
     backups: Option<Backups>,
+    /// Its scrubs.
+    scrubs: Option<ScrubAge>,
+    /// The damage that they have noticed.
+    damage: Damage,
     /// Whether to serve no metrics.
     unmeasured: bool,
     /// Whether to make a span for each request.
@@ -142,6 +148,8 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
         tls,
         upstream,
         backups,
+        scrubs,
+        damage,
         unmeasured,
         traced,
         is_continued,
@@ -155,10 +163,11 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
         // A caller who needs a token has to send it: pages of other sites have none.
         trusted: app.is_open().then(|| origins.into()),
         nudge,
+        attention: Arc::new(Attention { upstream: upstream.clone(), damage }),
         shutdown: shutdown.clone(),
     };
     // On loopback, for callers who may read; for others there is a separate listener.
-    let sampled = || Sampled::new(app.clone(), upstream.clone(), backups.clone());
+    let sampled = || Sampled::new(app.clone(), upstream.clone(), backups.clone(), scrubs.clone());
     let metrics = (listen.is_local() && !unmeasured).then(|| prometheus::guarded(sampled()));
     let routes = routes::router_with(console_get::Settings::new(sign_in, cfg!(feature = "graphql")));
     #[cfg(feature = "graphql")]
@@ -318,12 +327,24 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     };
     let app = if args.fluree { app.beside_fluree() } else { app };
     let app = with_archive(app, archive);
-    let backups = args.backups.start(&opened)?;
-    let sampled = Sampled::new(app.clone(), None, backups.clone());
+    let damage = Damage::default();
+    let backups = args.backups.start(&opened, &damage)?;
+    let scrubs = match opened.in_directory() {
+        Some((names, _)) => args.scrubs.start(names, &damage)?,
+        None => None,
+    };
+    let scrub_age = scrubs.as_ref().map(Scrubs::age);
+    let sampled = Sampled::new(app.clone(), None, backups.clone(), scrub_age.clone());
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (nudge, is_continued) = (beside.nudge(), beside.continues_traces());
-    let settings =
-        Settings { nudge, is_continued, backups: backups.clone(), ..Settings::of(&args, cors, tls, sign_in) };
+    let settings = Settings {
+        nudge,
+        is_continued,
+        backups: backups.clone(),
+        scrubs: scrub_age,
+        damage,
+        ..Settings::of(&args, cors, tls, sign_in)
+    };
     let service = start_with(listener, app, settings)?;
     // A service in the background may no longer have a stdout.
     let _ = output::print(&greeting::greeting(&args, &service, &opened));
@@ -343,8 +364,12 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     if let Some(backups) = backups {
         backups.ended().await;
     }
-    // Dropping waits for the writer of the log, so it must not run on an async worker thread.
-    let _ = tokio::task::spawn_blocking(move || drop(opened)).await;
+    // Ending and dropping wait for other threads, so they must not run on an async worker thread.
+    let end = move || {
+        scrubs.into_iter().for_each(Scrubs::end);
+        drop(opened);
+    };
+    let _ = tokio::task::spawn_blocking(end).await;
     ended
 }
 

@@ -57,6 +57,18 @@ pub struct Local {
     directory: Option<PathBuf>,
 }
 
+impl Opened {
+    /// Returns the embedded backend, and the directory that its log is in.
+    #[cfg(feature = "serve")]
+    pub(crate) fn in_directory(&self) -> Option<(&Embedded, &Path)> {
+        match self {
+            Self::Embedded(local) => local.directory().map(|directory| (&local.names, directory)),
+            #[cfg(any(feature = "dynamodb", feature = "files"))]
+            _ => None,
+        }
+    }
+}
+
 impl TargetArgs {
     /// Returns the arguments with the file of `--fluree-config` resolved to the place that it names.
     #[cfg_attr(not(feature = "files"), expect(unused_mut))]

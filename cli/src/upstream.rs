@@ -25,6 +25,8 @@ use nameservice_model::{Address, BoxError, Error as StoreError};
 use nameservice_sync::{Replica, ReplicaState};
 use serde_json::{Value, json};
 
+use crate::health;
+
 /// A little longer than a gateway waits for the upstream.
 const TIMEOUT: Duration = Duration::from_secs(35);
 /// How long the answer to a write is delayed until the replica shows what was written.
@@ -99,20 +101,8 @@ impl Upstream {
         })
     }
 
-    /// Adds the state of the replica to what the route has answered, shallow or deep.
-    async fn health(&self, answered: Response) -> Response {
-        let (mut head, body) = answered.into_parts();
-        let body = match body.collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return Problem::internal(error).into_response(),
-        };
-        // A problem says everything, and the answer to HEAD has no body.
-        let Ok(Value::Object(mut health)) = serde_json::from_slice(&body) else {
-            return Response::from_parts(head, Body::from(body));
-        };
-        if !head.status.is_success() {
-            return Response::from_parts(head, Body::from(body));
-        }
+    /// Returns the state of the replica for the health of its service, and why it is not fresh if it is not.
+    pub(crate) fn health(&self) -> (Value, Option<String>) {
         let state = self.replica.state();
         let reason = match &state {
             ReplicaState::Detached(reason) => Some(reason.as_str()),
@@ -121,17 +111,13 @@ impl Upstream {
             _ if !self.replica.is_fresh() => Some("the upstream has been silent for a while"),
             _ => None,
         };
-        let status = if reason.is_none() { "ok" } else { "degraded" };
         let replica = json!({
             "upstream": self.http.url(),
             "position": self.replica.names().view().position(),
             "age": self.age().as_secs(),
             "reason": reason,
         });
-        health.insert("status".to_owned(), status.into());
-        health.insert("replica".to_owned(), replica);
-        head.headers.remove(header::CONTENT_LENGTH);
-        Response::from_parts(head, Body::from(Value::Object(health).to_string()))
+        (replica, reason.map(str::to_owned))
     }
 }
 
@@ -142,8 +128,8 @@ async fn answer(State(upstream): State<Upstream>, request: Request, next: Next) 
 async fn replied(upstream: &Upstream, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let is_safe = request.method().is_safe();
-    if is_safe && path == "/v1/health" {
-        return upstream.health(next.run(request).await).await;
+    if is_safe && path == health::PATH {
+        return next.run(request).await;
     }
     // Comparisons and GraphQL queries are reads that send a document.
     let is_read = is_safe || matches!(path, "/v1/changes/compare" | "/graphql");

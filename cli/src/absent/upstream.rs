@@ -1,6 +1,7 @@
 //! A build without replicas has no upstream.
 
 use axum::Router;
+use serde_json::Value;
 
 /// There is none.
 #[derive(Clone, Debug)]
@@ -10,6 +11,10 @@ pub enum Upstream {}
 impl Upstream {
     #[cfg(feature = "graphql")]
     pub(crate) fn url(&self) -> &str {
+        match *self {}
+    }
+
+    pub(crate) fn health(&self) -> (Value, Option<String>) {
         match *self {}
     }
 

@@ -14,6 +14,7 @@ use crate::{
     base_path::BasePath,
     connections::{Listen, tls::TlsArgs},
     options::ArchiveArgs,
+    scrubs::ScrubArgs,
     values,
 };
 
@@ -76,6 +77,9 @@ pub struct ServeArgs {
     /// Its backups.
     #[command(flatten)]
     pub backups: BackupArgs,
+    /// Its scrubs.
+    #[command(flatten)]
+    pub scrubs: ScrubArgs,
     /// Let web pages of this origin use the service, `*` for all; may be repeated
     #[arg(long, value_name = "ORIGIN")]
     pub cors_origin: Vec<String>,

@@ -11,7 +11,10 @@ use axum::{
 use nameservice_http::{Problem, Shutdown};
 use nameservice_model::Error as StoreError;
 
-use crate::nudge::Nudge;
+use crate::{
+    health::{self, Attention},
+    nudge::Nudge,
+};
 
 /// How long running reads may take once the service is stopping: no change will come for one that waits for changes.
 const READ_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,10 +28,12 @@ pub(super) struct Front {
     /// The origins of pages that may write, if no token is needed for it; `None` if one is.
     pub(super) trusted: Option<Arc<[String]>>,
     pub(super) nudge: Option<Nudge>,
+    /// What the health of the service adds.
+    pub(super) attention: Arc<Attention>,
     pub(super) shutdown: Shutdown,
 }
 
-/// Rejects requests for other hosts and of other pages, ends reads with the service, and reports writes.
+/// Rejects requests for other hosts and of other pages, ends reads with the service, adds to its health, and reports writes.
 pub(super) async fn receive(State(front): State<Front>, request: Request, next: Next) -> Response {
     if front.is_local
         && let Some(host) = hosts(&request).find(|host| !is_local(host))
@@ -41,7 +46,9 @@ pub(super) async fn receive(State(front): State<Front>, request: Request, next: 
         return Problem::foreign_page(origin).into_response();
     }
     if request.method() == Method::GET {
-        return until_the_service_stops(&front.shutdown, next.run(request)).await;
+        let is_health = request.uri().path() == health::PATH;
+        let answered = until_the_service_stops(&front.shutdown, next.run(request)).await;
+        return if is_health { front.attention.add_to(answered).await } else { answered };
     }
     let is_write = !request.method().is_safe();
     let response = next.run(request).await;

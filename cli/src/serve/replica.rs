@@ -14,9 +14,11 @@ use crate::{
     archives::with_archive,
     connections::Listener,
     failure::Failure,
+    health::Damage,
     options::TargetArgs,
     output,
     prometheus::{self, Sampled},
+    scrubs::Scrubs,
     supervisor::Supervisor,
     upstream::Upstream,
 };
@@ -51,9 +53,16 @@ pub(super) async fn run(
     reload_on_hangup(&auth, settings.tls.as_ref())?;
     let app = with_archive(App::new(names.clone(), Arc::new(replica.clone()), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
-    let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None);
+    let damage = Damage::default();
+    let scrubs = match place {
+        Place::Embedded(_) => args.scrubs.start(&names, &damage)?,
+        _ => None,
+    };
+    let scrub_age = scrubs.as_ref().map(Scrubs::age);
+    let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None, scrub_age.clone());
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
-    let service = start_with(listener, app, Settings { upstream: Some(upstream.clone()), ..settings })?;
+    let settings = Settings { upstream: Some(upstream.clone()), scrubs: scrub_age, damage, ..settings };
+    let service = start_with(listener, app, settings)?;
     let _ =
         output::print(&format!("Listening on {}, a replica of {}. Ctrl-C stops it.", service.url(), upstream.url()));
     let supervisor = Supervisor::ready();
@@ -63,7 +72,11 @@ pub(super) async fn run(
     if let Some(metrics) = metrics {
         metrics.abort();
     }
-    // Dropping waits for the writer of the log, so it must not run on an async worker thread.
-    let _ = tokio::task::spawn_blocking(move || drop((upstream, names))).await;
+    // Ending and dropping wait for other threads, so they must not run on an async worker thread.
+    let end = move || {
+        scrubs.into_iter().for_each(Scrubs::end);
+        drop((upstream, names));
+    };
+    let _ = tokio::task::spawn_blocking(end).await;
     ended
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::{
         fs::{FileTypeExt as _, PermissionsExt as _},
         net::{UnixDatagram, UnixStream},
@@ -18,7 +18,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use reqwest::{Certificate, Client, Identity};
 
 use super::{
-    replica::{eventually, text},
+    replica::{ask, eventually, text},
     *,
 };
 
@@ -420,6 +420,61 @@ fn a_directory_of_backups_that_cannot_be_used_fails_the_backups_and_not_the_serv
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
     let failed = "nameservice_backup_failures_total{step=\"make\"} 1";
     eventually("the failure is counted", || text(&service.url, "/metrics").lines().any(|line| line == failed));
+}
+
+#[test]
+fn damage_is_noticed_while_the_data_is_served_until_the_record_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, said) = (directory.path().join("data"), directory.path().join("log"));
+    let start = || {
+        let mut command = program();
+        command.stderr(fs::File::create(&said).unwrap());
+        serve_with(command, &["--listen", "127.0.0.1:0", "--scrub-every", "1s"], &[("--data", data.clone())])
+    };
+    let mut service = start();
+    for name in ["damaged/record", "sound"] {
+        assert_eq!(run(&["--url", &service.url], &format!("create {name}")).0, 0);
+    }
+    // What is in the write-ahead file is moved into the other.
+    terminate(&mut service);
+    let mut service = start();
+    let log = || fs::read_to_string(&said).unwrap();
+    let health = |service: &Serving| ask(&service.url, "GET", "/v1/health?deep=true", "");
+    let findings = |service: &Serving| {
+        let metrics = text(&service.url, "/metrics");
+        assert!(metrics.contains("nameservice_scrub_age_seconds "), "{metrics}");
+        let found = metrics.lines().find_map(|line| line.strip_prefix("nameservice_scrub_findings "));
+        found.unwrap_or_else(|| panic!("{metrics}")).to_owned()
+    };
+    eventually("a scrub", || log().contains("the data was compared with memory"));
+    assert_eq!((health(&service).2["status"].as_str(), &*findings(&service)), (Some("ok"), "0"));
+
+    // The row of the record: its address with its length before it, and its id.
+    let row = b"\x13damaged/record:main\x01";
+    let file = data.join("nameservice.log.db");
+    let bytes = fs::read(&file).unwrap();
+    let rows: Vec<_> = (0..bytes.len() - row.len()).filter(|at| bytes[*at..].starts_with(row)).collect();
+    assert!(!rows.is_empty());
+    let mut file = fs::File::options().write(true).open(file).unwrap();
+    for at in rows {
+        file.seek(SeekFrom::Start(at as u64 + 1)).unwrap();
+        file.write_all(b"D").unwrap();
+    }
+    eventually("the degraded health", || health(&service).2["status"] == "degraded");
+    let (status, _, degraded) = health(&service);
+    assert!(status == 200 && degraded["reason"].as_str().unwrap().contains("damaged"), "{degraded}");
+    assert!(!degraded.to_string().contains("damaged/record"), "health needs no token: {degraded}");
+    let named = "record-unreadable: record 1 cannot be read: its checksum is wrong (`damaged/record:main`)";
+    assert!(log().lines().any(|line| line.contains("ERROR") && line.contains(named)), "{}", log());
+    assert_eq!(findings(&service), "1");
+
+    assert_eq!(run(&["--url", &service.url], "push head damaged/record ID 7").0, 0);
+    eventually("the health of sound data", || health(&service).2["status"] == "ok");
+    assert_eq!((&health(&service).2["reason"], &*findings(&service)), (&Value::Null, "0"));
+    terminate(&mut service);
+    let mut service = start();
+    assert!(run(&["--url", &service.url], "show damaged/record").1.contains("at t 7"));
+    terminate(&mut service);
 }
 
 #[test]

@@ -28,9 +28,12 @@ struct Parameters {
 /// The answer of a running service.
 #[derive(Serialize, ToSchema)]
 struct Health {
-    /// `ok`
+    /// `ok`, or `degraded`: it answers, and needs attention
     #[schema(example = "ok")]
     status: &'static str,
+    /// Why it needs attention
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// What the backend can do
     capabilities: Capabilities,
 }
@@ -58,7 +61,8 @@ async fn health_get(
     }
     let mut capabilities: Capabilities = names.capabilities().await?.into();
     capabilities.search |= index.is_some();
-    Ok(Json(Health { status: "ok", capabilities }))
+    // `nameservice serve` knows more, and adds it.
+    Ok(Json(Health { status: "ok", reason: None, capabilities }))
 }
 
 /// Returns the route of this operation.

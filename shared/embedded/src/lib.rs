@@ -51,7 +51,7 @@ use std::{
 };
 
 pub use backup::{BackupError, backup, backup_observed, copy_observed};
-pub use doctor::{CODES, Examined, examine, examine_observed};
+pub use doctor::{CODES, Examined, Scrubbed, examine, examine_observed};
 pub use error::OpenError;
 pub use nameservice_model::{Finding, Fix, Severity};
 pub use restore::{RestoreError, Restored, restore_backup};

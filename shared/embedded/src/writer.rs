@@ -5,7 +5,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant, SystemTime},
 };
@@ -38,6 +41,8 @@ const TRIM_EVERY: Duration = Duration::from_millis(10);
 const TRIM_PAUSE: Duration = Duration::from_secs(60);
 /// The pause between two attempts to write on a full disk.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// The pause of a thread that waits for a group to be published.
+const PUBLISHED: Duration = Duration::from_millis(1);
 const WRITE: &str = "write to the log";
 
 pub(crate) const FULL: &str =
@@ -59,6 +64,8 @@ pub(crate) struct Shared {
     condition: watch::Sender<Condition>,
     /// When something was last written, or could have been.
     sound_at: Mutex<Option<Instant>>,
+    /// Odd from before a group is committed until it is published or rejected.
+    commits: AtomicU64,
 }
 
 /// Whether a log can be written.
@@ -83,6 +90,7 @@ impl Shared {
             clock: RwLock::new(Arc::new(SystemTime::now)),
             condition: watch::Sender::new(Condition::Sound),
             sound_at: Mutex::default(),
+            commits: AtomicU64::default(),
         }
     }
 
@@ -125,6 +133,17 @@ impl Shared {
             Condition::Ended(_) => false,
             condition => std::mem::replace(condition, new.clone()) != new,
         });
+    }
+
+    /// Waits until all is published that a transaction of this thread has read from the log. Returns whether it is: not if
+    /// nothing is written any more, since the log may then hold more.
+    pub(crate) fn has_published(&self) -> bool {
+        let is_ended = || matches!(*self.condition.borrow(), Condition::Ended(_));
+        let seen = self.commits.load(Ordering::SeqCst);
+        while seen % 2 == 1 && self.commits.load(Ordering::SeqCst) == seen && !is_ended() {
+            thread::sleep(PUBLISHED);
+        }
+        !is_ended()
     }
 
     fn note_sound(&self) {
@@ -348,6 +367,7 @@ impl Run {
     fn commit(&mut self, batch: Batch, pending: Vec<Pending>) {
         let expired_before = self.shared.expired_before();
         let begun = Instant::now();
+        self.shared.commits.fetch_add(1, Ordering::SeqCst);
         let committed = match &mut self.log {
             Some(log) if batch.is_empty() => log.probe(),
             Some(log) => log.commit(&batch, expired_before),
@@ -367,6 +387,7 @@ impl Run {
                     self.shared.snapshots.clear();
                 }
                 self.shared.publish(self.state.clone(), batch.changes, expired);
+                self.shared.commits.fetch_add(1, Ordering::SeqCst);
                 for (answer, outcome) in pending {
                     // A caller that has gone away misses the outcome.
                     let _ = answer.send(outcome);
@@ -379,6 +400,7 @@ impl Run {
                 count_rejected(pending.len());
                 tracing::error!(error = nameservice_model::chain(&error), "a group of commands was not committed");
                 self.note_failure(&error);
+                self.shared.commits.fetch_add(1, Ordering::SeqCst);
                 self.reject(pending, &error, matches!(error, CommitError::Unknown(_)));
             }
         }

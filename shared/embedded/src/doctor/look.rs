@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use nameservice_model::{Address, ChangeKind, ChangedPart, Finding, Fix, Observer, Progress, Severity};
-use rusqlite::Connection;
+use nameservice_model::{Address, Change, ChangeKind, ChangedPart, Finding, Fix, Observer, Progress, Severity};
+use rusqlite::{Connection, Row};
 
 use crate::{
     log::{Mark, identity_of, position_of, rows},
-    state::Record,
+    state::{Memory, Record},
 };
 
 /// How many lines of SQLite's own report are shown.
@@ -143,75 +143,110 @@ fn look_at_changes(
     examined: &mut Examined,
     problems: &mut Vec<Problem>,
 ) -> rusqlite::Result<(u64, Last)> {
-    const MEND: &str = "removes the changes up to there: readers that have not read them begin again with a snapshot";
-    let (mut last, mut oldest) = (Last::new(), 0);
+    let (mut last, mut oldest, mut chain) = (Last::new(), 0, Chain::new(checked_after));
     let mut changes = connection.prepare("SELECT position, at, address, body FROM changes ORDER BY position")?;
     let mut rows = changes.query([])?;
-    // The checksum of all changes up to the one before, if that has one.
-    let mut before: Option<u32> = None;
     while let Some(row) = rows.next()? {
         let position: u64 = row.get(0)?;
-        if position != examined.position + 1 {
-            before = None;
-        }
-        if examined.position > 0 && position != examined.position + 1 {
-            let what = format!("no changes between {} and {position}", examined.position);
-            let gap = Problem::new("log-gap", Severity::Error, what, MEND);
-            problems.push(gap.repaired_by(Repair::DropChangesUpTo(examined.position)));
+        if !chain.continues_at(position) {
             last.clear();
             oldest = position;
         }
-        if examined.position == 0 {
-            oldest = position;
-        }
-        examined.position = position;
         examined.changes += 1;
         read.one_more();
-        let columns = || Ok::<_, rusqlite::Error>((row.get(1)?, row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_blob()?));
-        let (at, address, body) = match columns() {
-            Ok((at, address, body)) => (at, address.to_owned(), body),
-            // Damage has made a column something else, as text that is not UTF-8.
-            Err(error) => {
-                let what = format!("change {position} cannot be read: {error}");
-                let unreadable = Problem::new("change-unreadable", Severity::Error, what, MEND);
-                problems.push(unreadable.repaired_by(Repair::DropChangesUpTo(position)));
-                last.clear();
-                (oldest, before) = (position + 1, None);
-                continue;
-            }
-        };
-        let checked = rows::checked_change(position, at, &address, body);
-        let sums = rows::sums_of(body).filter(|_| position > checked_after);
-        let unchained = match (before, sums) {
-            (Some(before), Some((own, chain))) => rows::chained(before, own) != chain,
-            _ => false,
-        };
-        before = sums.map(|(_, chain)| chain);
-        let unsealed = position > checked_after && matches!(checked, Ok((_, None)));
-        if checked.is_ok() && (unchained || unsealed) {
-            let what = match unsealed {
-                true => format!("change {position} has no checksum"),
-                false => format!("change {position} does not match the checksum chain of the change before it"),
-            };
-            let broken = Problem::new("change-unreadable", Severity::Error, what, MEND).at(&address);
-            problems.push(broken.repaired_by(Repair::DropChangesUpTo(position)));
-        }
-        match checked {
-            Ok((change, _)) => {
+        match chain.follow(position, row, problems) {
+            Some(change) => {
                 let watermark = (change.kind != ChangeKind::Purged).then_some(change.watermark);
-                last.insert((address, change.part), watermark);
+                last.insert((change.address.to_string(), change.part), watermark);
             }
-            Err(error) => {
-                let unreadable =
-                    Problem::new("change-unreadable", Severity::Error, error.to_string(), MEND).at(&address);
-                problems.push(unreadable.repaired_by(Repair::DropChangesUpTo(position)));
+            None => {
                 // What it has changed is not known.
                 last.clear();
                 oldest = position + 1;
             }
         }
     }
+    examined.position = chain.position;
     Ok((oldest, last))
+}
+
+/// What is known of the changes before the next one.
+pub(super) struct Chain {
+    checked_after: u64,
+    /// The position of the last one; 0 before the first.
+    pub(super) position: u64,
+    /// The checksum of all changes up to it, if it has one.
+    sum: Option<u32>,
+}
+
+impl Chain {
+    /// Returns what is known before the first change. Up to `checked_after`, changes have no checksums.
+    pub(super) const fn new(checked_after: u64) -> Self {
+        Self { checked_after, position: 0, sum: None }
+    }
+
+    /// Returns whether a change at this position directly follows the last one.
+    const fn continues_at(&self, position: u64) -> bool {
+        self.position > 0 && position == self.position + 1
+    }
+
+    /// Passes over a change that cannot be read.
+    pub(super) const fn skip(&mut self, position: u64) {
+        self.position = position;
+        self.sum = None;
+    }
+
+    /// Examines the next change. Returns it if it can be read.
+    pub(super) fn follow(&mut self, position: u64, row: &Row<'_>, problems: &mut Vec<Problem>) -> Option<Change> {
+        const MEND: &str =
+            "removes the changes up to there: readers that have not read them begin again with a snapshot";
+        let unreadable = |what: String| {
+            let unreadable = Problem::new(super::CHANGE_UNREADABLE, Severity::Error, what, MEND);
+            unreadable.repaired_by(Repair::DropChangesUpTo(position))
+        };
+        let before = self.sum.filter(|_| self.continues_at(position));
+        if self.position > 0 && !self.continues_at(position) {
+            let what = format!("no changes between {} and {position}", self.position);
+            let gap = Problem::new(super::LOG_GAP, Severity::Error, what, MEND);
+            problems.push(gap.repaired_by(Repair::DropChangesUpTo(self.position)));
+        }
+        self.skip(position);
+        let columns = || Ok::<_, rusqlite::Error>((row.get(1)?, row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_blob()?));
+        let (at, address, body) = match columns() {
+            Ok(columns) => columns,
+            // Damage has made a column something else, as text that is not UTF-8.
+            Err(error) => {
+                problems.push(unreadable(format!("change {position} cannot be read: {error}")));
+                return None;
+            }
+        };
+        let checked = rows::checked_change(position, at, address, body);
+        let sums = rows::sums_of(body).filter(|_| position > self.checked_after);
+        let unchained = match (before, sums) {
+            (Some(before), Some((own, chain))) => rows::chained(before, own) != chain,
+            _ => false,
+        };
+        self.sum = sums.map(|(_, chain)| chain);
+        let unsealed = position > self.checked_after && matches!(checked, Ok((_, None)));
+        match checked {
+            Ok((change, _)) => {
+                if unchained || unsealed {
+                    let what = match unsealed {
+                        true => format!("change {position} has no checksum"),
+                        false => {
+                            format!("change {position} does not match the checksum chain of the change before it")
+                        }
+                    };
+                    problems.push(unreadable(what).at(address));
+                }
+                Some(change)
+            }
+            Err(error) => {
+                problems.push(unreadable(error.to_string()).at(address));
+                None
+            }
+        }
+    }
 }
 
 fn look_at_records(
@@ -228,27 +263,7 @@ fn look_at_records(
         examined.records += 1;
         read.one_more();
         let id: u64 = row.get(0)?;
-        let body = match row.get_ref(1).and_then(|body| Ok(body.as_blob()?)) {
-            Ok(body) => body,
-            Err(error) => {
-                let what = format!("record {id} cannot be read: {error}");
-                problems.push(Problem::new("record-unreadable", Severity::Error, what, RESTORE));
-                continue;
-            }
-        };
-        let record = match rows::checked_record(id, body) {
-            Ok((record, is_checked)) if is_checked || may_be_former => record,
-            Ok((record, _)) => {
-                let what = format!("record {id} has no checksum");
-                let unsealed = Problem::new("record-unreadable", Severity::Error, what, RESTORE);
-                problems.push(unsealed.at(&record.address));
-                continue;
-            }
-            Err(error) => {
-                problems.push(Problem::new("record-unreadable", Severity::Error, error.to_string(), RESTORE));
-                continue;
-            }
-        };
+        let Some(record) = look_at_record(id, row, may_be_former, problems) else { continue };
         if id > examined.position {
             let what = format!("record {id} is newer than the last change, {}", examined.position);
             problems.push(Problem::new("position-behind", Severity::Error, what, RESTORE).at(&record.address));
@@ -261,18 +276,56 @@ fn look_at_records(
     Ok(records)
 }
 
+/// Examines the row of a record, its id and its body. Returns the record if it can be read.
+pub(super) fn look_at_record(
+    id: u64,
+    row: &Row<'_>,
+    may_be_former: bool,
+    problems: &mut Vec<Problem>,
+) -> Option<Record> {
+    let unreadable = |what: String| Problem::new("record-unreadable", Severity::Error, what, RESTORE);
+    let body = match row.get_ref(1).and_then(|body| Ok(body.as_blob()?)) {
+        Ok(body) => body,
+        Err(error) => {
+            problems.push(unreadable(format!("record {id} cannot be read: {error}")));
+            return None;
+        }
+    };
+    match rows::checked_record(id, body) {
+        Ok((record, is_checked)) if is_checked || may_be_former => Some(record),
+        Ok((record, _)) => {
+            problems.push(unreadable(format!("record {id} has no checksum")).at(&record.address));
+            None
+        }
+        Err(error) => {
+            problems.push(unreadable(error.to_string()));
+            None
+        }
+    }
+}
+
 fn look_at_memories(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
-    const MEND: &str = "forgets it: a request from before the purge of this address, if repeated, is a new one";
     let mut select = connection.prepare("SELECT address, body FROM memories")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let address: String = row.get(0)?;
-        if let Err(error) = rows::decode_memory(&address, row.get_ref(1)?.as_blob()?) {
-            let unreadable = Problem::new("memory-unreadable", Severity::Error, error.to_string(), MEND);
-            problems.push(unreadable.at(&address).repaired_by(Repair::Forget(address)));
-        }
+        look_at_memory(&row.get::<_, String>(0)?, row, problems);
     }
     Ok(())
+}
+
+/// Examines the row of what is remembered of an address. Returns that if it can be read.
+pub(super) fn look_at_memory(address: &str, row: &Row<'_>, problems: &mut Vec<Problem>) -> Option<Memory> {
+    const MEND: &str = "forgets it: a request from before the purge of this address, if repeated, is a new one";
+    let decoded = match row.get_ref(1).and_then(|body| Ok(body.as_blob()?)) {
+        Ok(body) => rows::decode_memory(address, body).map_err(|error| error.to_string()),
+        Err(error) => Err(format!("what is remembered of `{address}` cannot be read: {error}")),
+    };
+    decoded
+        .map_err(|what| {
+            let unreadable = Problem::new("memory-unreadable", Severity::Error, what, MEND);
+            problems.push(unreadable.at(address).repaired_by(Repair::Forget(address.to_owned())));
+        })
+        .ok()
 }
 
 /// Compares the records with the last changes of their parts. A part that last changed before the oldest remaining

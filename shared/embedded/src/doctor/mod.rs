@@ -1,17 +1,18 @@
 //! Examines a log: the file itself, the changes, and whether counts match the records.
 //!
 //! [`examine`] takes a directory that no process uses, and optionally repairs what can be repaired safely.
-//! [`Embedded::examine`] examines one that is in use.
+//! [`Embedded::examine`] examines one that is in use, and [`Embedded::scrub`] compares it with memory.
 
 mod look;
+mod scrub;
 
 use std::path::Path;
 
 use nameservice_model::{Finding, Fix, Observer, Result, Severity};
 use rusqlite::{Connection, OpenFlags};
 
-pub use self::look::Examined;
 use self::look::{Problem, RESTORE, Repair, look, look_at_file};
+pub use self::{look::Examined, scrub::Scrubbed};
 use crate::{
     Embedded, OpenError,
     directory::Directory,
@@ -20,25 +21,29 @@ use crate::{
 };
 
 const FILE_DAMAGED: &str = "file-damaged";
+const LOG_GAP: &str = "log-gap";
+const CHANGE_UNREADABLE: &str = "change-unreadable";
 const ANSWERED_LOST: &str = "answered-lost";
+const STATE_DIFFERS: &str = "state-differs";
 /// The only error whose rows are those that were written.
 const COUNT_WRONG: &str = "count-wrong";
 /// What is found in replicas that are not damaged: they begin with a snapshot, whose records have no changes, and remove
 /// changes by the times of their upstream.
-const OF_REPLICAS: [&str; 3] = ["log-gap", "position-behind", "state-unexplained"];
+const OF_REPLICAS: [&str; 3] = [LOG_GAP, "position-behind", "state-unexplained"];
 
 /// Every code of a finding, and what it means.
 pub const CODES: &[(&str, &str)] = &[
     (FILE_DAMAGED, "SQLite finds the file inconsistent"),
     ("file-index-damaged", "the index of the changes by address does not agree with the changes"),
-    ("log-gap", "positions are missing between two changes"),
-    ("change-unreadable", "a change cannot be read, or its checksum is wrong"),
+    (LOG_GAP, "positions are missing between two changes"),
+    (CHANGE_UNREADABLE, "a change cannot be read, or its checksum is wrong"),
     ("record-unreadable", "a record cannot be read, or its checksum is wrong"),
     ("memory-unreadable", "what is remembered of an address cannot be read, or its checksum is wrong"),
     (ANSWERED_LOST, "the log does not hold the last change that was answered"),
     ("record-twice", "two rows are of one address"),
     ("position-behind", "a record is newer than the last change"),
     ("state-unexplained", "the last change of a concern has another watermark than the record"),
+    (STATE_DIFFERS, "a row is missing, or is not what the running service holds"),
     (COUNT_WRONG, "a count of branches or dependents is not what the records say"),
     ("reference-dangling", "a graph source depends on a record that does not exist"),
     ("branch-orphaned", "the source of a branch does not exist"),

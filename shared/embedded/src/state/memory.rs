@@ -96,6 +96,16 @@ impl Memories {
         forgotten.chain([(purged.address.clone(), Some(memory))]).collect()
     }
 
+    /// Returns all of them, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Memory>)> {
+        self.by_address.iter()
+    }
+
+    /// Returns what the log holds of an address, whether or not it still counts.
+    pub(crate) fn stored(&self, address: &str) -> Option<&Arc<Memory>> {
+        self.by_address.get(address)
+    }
+
     /// Returns all of them, in the order of the addresses.
     pub(super) fn sorted(&self) -> Vec<(&Arc<str>, &Arc<Memory>)> {
         let mut all: Vec<_> = self.by_address.iter().collect();

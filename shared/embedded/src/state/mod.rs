@@ -45,6 +45,7 @@ pub(crate) use memory::Memory;
 pub use portable::Portable;
 pub(crate) use record::{Origin, Record};
 pub use replicas::Replicated;
+pub(crate) use replicas::created_at_position;
 
 use self::{call_id::CallId, memory::Memories, orders::Orders, search::Texts};
 
@@ -83,6 +84,8 @@ pub struct State {
     pub(crate) position: u64,
     /// When the last change was recorded, epoch milliseconds. It never goes back.
     pub(crate) recorded_at: i64,
+    /// How many snapshots have replaced everything in this process.
+    pub(crate) adopted: u64,
 }
 
 /// The result of a command.

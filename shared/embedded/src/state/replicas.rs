@@ -17,6 +17,11 @@ use super::{
 /// The ids of records that a change created begin here, beyond those of a snapshot.
 const IDS: u64 = 1 << 48;
 
+/// Returns the position of the change that created a record in a replica; 0 for one of a snapshot.
+pub(crate) const fn created_at_position(id: u64) -> u64 {
+    id.saturating_sub(IDS)
+}
+
 /// The greatest position of a feed.
 const MAX_POSITION: u64 = MAX_WATERMARK.unsigned_abs();
 
@@ -67,7 +72,7 @@ impl State {
             let outcome = Err(Error::Store { operation: "adopt a snapshot", source });
             return Applied { outcome, changes: Vec::new(), touched: Vec::new(), memories: Vec::new(), replaced: None };
         }
-        *self = Self::of_records(records, position);
+        *self = Self { adopted: self.adopted + 1, ..Self::of_records(records, position) };
         let touched = |record: &Arc<Record>| Touched { id: record.id, record: Some(record.clone()) };
         Applied {
             outcome: Ok(None),

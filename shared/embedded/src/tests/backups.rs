@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A directory with records, some of whose changes have been removed, all of it in the file of the log.
-async fn filled() -> tempfile::TempDir {
+pub(super) async fn filled() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let names = open(directory.path());
     let mut commands = Commands::new(3);
@@ -53,15 +53,16 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Returns everything that a log holds.
-fn content(directory: &Path) -> Vec<Vec<Value>> {
-    let log = Connection::open(directory.join(LOG_FILE)).unwrap();
+pub(super) fn content(directory: &Path) -> rusqlite::Result<Vec<Vec<Value>>> {
+    let log = Connection::open(directory.join(LOG_FILE))?;
     let mut content = Vec::new();
     for (table, columns) in [("changes", 4), ("records", 2), ("memories", 2), ("identity", 2)] {
-        let mut select = log.prepare(&format!("SELECT * FROM {table} ORDER BY 1")).unwrap();
-        let rows = select.query_map([], |row| (0..columns).map(|column| row.get(column)).collect()).unwrap();
-        content.extend(rows.map(|row: rusqlite::Result<Vec<Value>>| row.unwrap()));
+        let mut select = log.prepare(&format!("SELECT * FROM {table} ORDER BY 1"))?;
+        for row in select.query_map([], |row| (0..columns).map(|column| row.get(column)).collect())? {
+            content.push(row?);
+        }
     }
-    content
+    Ok(content)
 }
 
 #[tokio::test]
@@ -194,7 +195,7 @@ async fn each_flipped_bit_is_found_or_leaves_the_backup_as_it_would_be() {
     const FLIPS: u32 = 300;
     let (whole, parent) = (filled().await, tempfile::tempdir().unwrap());
     let (data, to) = (parent.path().join("data"), parent.path().join("copy"));
-    let expected = content(whole.path());
+    let expected = content(whole.path()).unwrap();
     copy(whole.path(), &data);
     let bytes = fs::read(whole.path().join(LOG_FILE)).unwrap();
     let mut random = StdRng::seed_from_u64(47);
@@ -206,7 +207,10 @@ async fn each_flipped_bit_is_found_or_leaves_the_backup_as_it_would_be() {
         fs::write(data.join(LOG_FILE), flipped).unwrap();
         match backup(&data, &to).await {
             Ok(_) => {
-                assert!(content(&to) == expected, "byte {at}, bit {bit}: a backup that is not what was written");
+                assert!(
+                    content(&to).unwrap() == expected,
+                    "byte {at}, bit {bit}: a backup that is not what was written"
+                );
                 harmless += 1;
                 fs::remove_dir_all(&to).unwrap();
             }
@@ -259,6 +263,7 @@ async fn nothing_that_reads_an_open_log_in_this_process_ends_its_locks() {
     let _ = names.backup(to("one")).await.unwrap();
     let _ = names.timeline().unwrap();
     assert!(names.backup_bytes().await.unwrap() > 0 && is_locked_for_others(path, NAME));
+    assert!(names.scrub(&mut |_| true).unwrap().is_whole && is_locked_for_others(path, NAME));
     let _ = backup(path, to("two")).await.unwrap();
     copy_observed(path, to("three"), &|_| {}).await.unwrap();
     let timeline = Timeline::open(path).unwrap();

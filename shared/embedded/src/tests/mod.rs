@@ -14,6 +14,7 @@ mod outcomes;
 mod replicas;
 mod restores;
 mod retention;
+mod scrub;
 mod search;
 mod snapshots;
 mod sums;

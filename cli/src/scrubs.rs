@@ -1,0 +1,169 @@
+//! Scrubs that `serve` makes of its own data, every day by default: every row of the file is read and compared with memory.
+//!
+//! They repair nothing. What is found degrades the health until a scrub finds nothing.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use metrics::gauge;
+use nameservice_embedded::{Embedded, Scrubbed};
+use nameservice_model::{Finding, chain};
+
+use crate::{
+    failure::Failure,
+    health::{Damage, Examination},
+    prometheus, values,
+};
+
+/// The part of the period after which the first one begins, so that there is one of a service that is restarted every day.
+const FIRST: u32 = 24;
+/// How many times as long as it works a scrub rests: it takes a tenth of one core at most.
+const REST: u32 = 9;
+/// The longest wait after a scrub that has failed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
+
+/// The scrubs that a service makes.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct ScrubArgs {
+    /// How often to compare all of the data directory with what is served from memory, at a low rate: 1d, 12h, or never
+    #[arg(long, value_name = "DURATION", default_value = "1d", value_parser = every)]
+    pub scrub_every: Every,
+}
+
+/// How often something is done; `None` for never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Every(pub Option<Duration>);
+
+fn every(text: &str) -> Result<Every, String> {
+    match text {
+        "never" => Ok(Every(None)),
+        text => values::period(text).map(|period| Every(Some(period))),
+    }
+}
+
+impl ScrubArgs {
+    /// Begins to scrub the data of a directory, if that is wanted.
+    pub(crate) fn start(self, names: &Embedded, damage: &Damage) -> Result<Option<Scrubs>, Failure> {
+        let Every(Some(every)) = self.scrub_every else { return Ok(None) };
+        let started = Scrubs::start(names.clone(), damage.clone(), every);
+        started.map(Some).map_err(|error| Failure::Usage(format!("--scrub-every: {error}")))
+    }
+}
+
+/// The scrubs of a service.
+pub(crate) struct Scrubs {
+    thread: JoinHandle<()>,
+    /// Dropped to stop.
+    stop: SyncSender<()>,
+    age: ScrubAge,
+}
+
+/// How long ago the last scrub ended that has read everything; before the first, the start of the service.
+#[derive(Clone)]
+pub(crate) struct ScrubAge(Arc<Mutex<Instant>>);
+
+impl ScrubAge {
+    /// Sets the gauge.
+    pub(crate) fn sample(&self) {
+        let at = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        gauge!("nameservice_scrub_age_seconds").set(at.elapsed().as_secs_f64());
+    }
+
+    fn begin(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+impl Scrubs {
+    fn start(names: Embedded, damage: Damage, every: Duration) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::sync_channel(0);
+        let age = ScrubAge(Arc::new(Mutex::new(Instant::now())));
+        prometheus::begin();
+        gauge!("nameservice_scrub_findings").set(0);
+        gauge!("nameservice_scrub_work_seconds").set(0);
+        let ended = age.clone();
+        // On a thread of its own, since a timer in the runtime would cost every request: see `prometheus`.
+        let thread = thread::Builder::new().name("scrubs".to_owned()).spawn(move || {
+            let mut wait = every / FIRST;
+            while !is_stopped(&stopped, wait) {
+                let begun = Instant::now();
+                wait = match names.scrub(&mut |worked| !is_stopped(&stopped, worked * REST)) {
+                    Ok(scrubbed) if scrubbed.is_whole => {
+                        report(&scrubbed, begun.elapsed(), &damage);
+                        ended.begin();
+                        every.saturating_sub(begun.elapsed())
+                    }
+                    // The service stops.
+                    Ok(_) => every,
+                    Err(error) => {
+                        let wait = every.min(LONGEST_PAUSE);
+                        let error = chain(&error);
+                        tracing::warn!(
+                            error,
+                            "the data was not compared with memory; trying again in {} s",
+                            wait.as_secs()
+                        );
+                        wait
+                    }
+                };
+            }
+        })?;
+        Ok(Self { thread, stop, age })
+    }
+
+    pub(crate) fn age(&self) -> ScrubAge {
+        self.age.clone()
+    }
+
+    /// Makes no further ones, and waits for the end of a step of one that has begun. Blocks.
+    pub(crate) fn end(self) {
+        drop(self.stop);
+        // A thread that panicked has reported it on stderr.
+        let _ = self.thread.join();
+    }
+}
+
+/// Waits, and returns whether it was stopped meanwhile.
+fn is_stopped(stopped: &Receiver<()>, wait: Duration) -> bool {
+    stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
+}
+
+/// Writes what a scrub has found to the log, and to where health and metrics show it.
+fn report(scrubbed: &Scrubbed, took: Duration, damage: &Damage) {
+    damage.set(Examination::Scrub, scrubbed.found > 0);
+    gauge!("nameservice_scrub_findings").set(scrubbed.found as f64);
+    gauge!("nameservice_scrub_work_seconds").set(scrubbed.worked.as_secs_f64());
+    let &Scrubbed { records, changes, found, worked, .. } = scrubbed;
+    for Finding { code, address, what, mend, .. } in &scrubbed.findings {
+        let address = address.as_deref().map(|address| format!(" (`{address}`)")).unwrap_or_default();
+        tracing::error!("the data is damaged: {code}: {what}{address}; {mend}");
+    }
+    let unnamed = found.saturating_sub(scrubbed.findings.len() as u64);
+    if unnamed > 0 {
+        tracing::error!("the data is damaged: there are {unnamed} more findings");
+    }
+    let (worked, took) = (worked.as_secs_f64(), took.as_secs_f64());
+    tracing::info!(records, changes, found, "the data was compared with memory: {worked:.1} s of work in {took:.1} s");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_may_be_never() {
+        assert_eq!(every("never"), Ok(Every(None)));
+        assert_eq!(every("1d"), Ok(Every(Some(Duration::from_secs(24 * 3600)))));
+        for wrong in ["", "0s", "Never", "daily"] {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
+    }
+}
