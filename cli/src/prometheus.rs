@@ -1,7 +1,7 @@
 //! `GET /metrics`: the metrics of the service, as text for Prometheus. docs/metrics.md has the table.
 
 use std::{
-    sync::{LazyLock, Once},
+    sync::{Arc, LazyLock, Once},
     thread,
     time::Duration,
 };
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     backups::Backups,
-    connections::{self, Limits},
+    connections::{self, Limits, tls::Tls},
     upstream::Upstream,
 };
 
@@ -105,6 +105,16 @@ fn describe() {
         "nameservice_feed_notifications_lost_total",
         "Changes that were not published to subscriptions of GraphQL on AWS"
     );
+    describe_gauge!(
+        "nameservice_certificate_remaining_seconds",
+        Unit::Seconds,
+        "How long the certificate in use remains valid; negative after its end"
+    );
+    describe_gauge!(
+        "nameservice_keys_age_seconds",
+        Unit::Seconds,
+        "Since the key set in use was read from the URL of --jwks"
+    );
     describe_gauge!("nameservice_replica_age_seconds", Unit::Seconds, "How old what a replica answers is at most");
     describe_gauge!(
         "nameservice_backup_age_seconds",
@@ -150,12 +160,18 @@ pub(crate) struct Sampled {
     app: App,
     upstream: Option<Upstream>,
     backups: Option<Backups>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Sampled {
     /// Returns the gauges of a service and, if it has them, of its upstream and its backups.
     pub(crate) fn new(app: App, upstream: Option<Upstream>, backups: Option<Backups>) -> Self {
-        Self { app, upstream, backups }
+        Self { app, upstream, backups, tls: None }
+    }
+
+    /// Adds that of its certificate, if it has one.
+    pub(crate) fn with_tls(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..self }
     }
 }
 
@@ -196,7 +212,7 @@ fn serve_within(limits: Limits, listener: TcpListener, sampled: Sampled) -> impl
     connections::serve(listener.into(), None, router(sampled), String::new(), limits, Shutdown::default())
 }
 
-async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Response {
+async fn text(State(Sampled { app, upstream, backups, tls }): State<Sampled>) -> Response {
     let Some(recorder) = RECORDER.as_ref() else { return StatusCode::NOT_FOUND.into_response() };
     app.sample().await;
     if let Some(upstream) = upstream {
@@ -204,6 +220,9 @@ async fn text(State(Sampled { app, upstream, backups }): State<Sampled>) -> Resp
     }
     if let Some(backups) = backups {
         backups.sample();
+    }
+    if let Some(tls) = tls {
+        tls.sample();
     }
     recorder.run_upkeep();
     ([(header::CONTENT_TYPE, TEXT)], recorder.render()).into_response()
@@ -304,7 +323,9 @@ mod tests {
             include_str!("../../shared/embedded/src/writer.rs"),
             include_str!("../../shared/projector/src/projector.rs"),
             include_str!("../../functions/stream_consumer/src/lib.rs"),
+            include_str!("../../shared/http/src/fresh_keys.rs"),
             include_str!("connections/full.rs"),
+            include_str!("connections/tls.rs"),
             include_str!("upstream.rs"),
             include_str!("backups.rs"),
         ];

@@ -158,7 +158,7 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
         shutdown: shutdown.clone(),
     };
     // On loopback, for callers who may read; for others there is a separate listener.
-    let sampled = || Sampled::new(app.clone(), upstream.clone(), backups.clone());
+    let sampled = || Sampled::new(app.clone(), upstream.clone(), backups.clone()).with_tls(tls.clone());
     let metrics = (listen.is_local() && !unmeasured).then(|| prometheus::guarded(sampled()));
     let routes = routes::router_with(console_get::Settings::new(sign_in, cfg!(feature = "graphql")));
     #[cfg(feature = "graphql")]
@@ -313,7 +313,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
     let app = if args.fluree { app.beside_fluree() } else { app };
     let app = with_archive(app, archive);
     let backups = args.backups.start(&opened)?;
-    let sampled = Sampled::new(app.clone(), None, backups.clone());
+    let sampled = Sampled::new(app.clone(), None, backups.clone()).with_tls(tls.clone());
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (nudge, is_continued) = (beside.nudge(), beside.continues_traces());
     let settings =

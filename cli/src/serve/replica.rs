@@ -51,7 +51,7 @@ pub(super) async fn run(
     reload_on_hangup(&auth, settings.tls.as_ref())?;
     let app = with_archive(App::new(names.clone(), Arc::new(replica.clone()), auth), args.archive.open().await?);
     let upstream = Upstream::new(replica, http);
-    let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None);
+    let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None).with_tls(settings.tls.clone());
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let service = start_with(listener, app, Settings { upstream: Some(upstream.clone()), ..settings })?;
     let _ =
