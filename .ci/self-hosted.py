@@ -21,61 +21,14 @@ import helm_python
 import kubernetes_validate
 import yaml
 from ports import free_port
+from running import LONG, backups_in, certificate, process, run, until, within
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HERE = ROOT / "infra/self-hosted"
 KUBERNETES = "1.31"
 COMMIT = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
-# How long anything may take on a busy machine: what has to happen is polled until then.
-LONG = 120
 # Of 10: what systemd-analyze calls the exposure of a service. Below 2 is "OK".
 EXPOSURE = 15
-
-
-def run(*command, ok=True, **options):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=10 * LONG, **options)
-    if ok and done.returncode != 0:
-        sys.exit(f"{shlex.join(map(str, command))} exits with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done
-
-
-def within(seconds, holds):
-    """The first true result of `holds`, or its last one after so many seconds."""
-    end = time.monotonic() + seconds
-    while not (found := holds()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
-
-
-def until(holds, what):
-    return within(LONG, holds) or sys.exit(f"{what} did not come about within {LONG} s")
-
-
-@contextlib.contextmanager
-def process(*command, log, **options):
-    """Runs a program until the end of the block."""
-    with open(log, "w") as output:
-        started = subprocess.Popen(
-            [str(word) for word in command], stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options
-        )
-    try:
-        yield started
-    finally:
-        started.terminate()
-        try:
-            started.wait(15)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.wait()
-
-
-def certificate(folder):
-    """A certificate for localhost, and its key."""
-    run(
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-        "-subj", "/CN=localhost", "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-        "-keyout", folder / "tls.key", "-out", folder / "tls.crt",
-    )
 
 
 class Service:
@@ -111,11 +64,6 @@ class Service:
     def command(self, url, *words, ok=True):
         environment = {**os.environ, "NAMESERVICE_TOKEN": self.token, "NAMESERVICE_URL": url, "SSL_CERT_FILE": str(self.folder / "tls.crt")}
         return run(self.program, *words, ok=ok, env=environment)
-
-
-def backups_in(directory):
-    """The backups that have their final names, the oldest first."""
-    return sorted(path for path in directory.glob("*") if re.fullmatch(r"\d{8}T\d{6}Z", path.name))
 
 
 def restored(program, backups, data):
@@ -340,6 +288,7 @@ def part_helm(program, _tools, folder):
 def part_prometheus(program, _tools, folder):
     run("promtool", "check", "rules", HERE / "prometheus/alerts.yml")
     run("promtool", "test", "rules", "alerts-test.yml", cwd=HERE / "prometheus")
+    run(sys.executable, ROOT / ".ci/alerts.py", program, folder)
     measured = set(re.findall(r"^\| `(nameservice_\w+)`", (ROOT / "docs/metrics.md").read_text(), re.M))
     asked = set(re.findall(r"\bnameservice_\w+", (HERE / "prometheus/alerts.yml").read_text()))
     unknown = {name for name in asked if re.sub(r"_(bucket|sum|count)$", "", name) not in measured and name not in measured}

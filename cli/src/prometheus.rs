@@ -1,7 +1,7 @@
 //! `GET /metrics`: the metrics of the service, as text for Prometheus. docs/metrics.md has the table.
 
 use std::{
-    sync::{LazyLock, Once},
+    sync::{Arc, LazyLock, Once},
     thread,
     time::Duration,
 };
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     backups::Backups,
-    connections::{self, Limits},
+    connections::{self, Limits, tls::Tls},
     scrubs::ScrubAge,
     upstream::Upstream,
 };
@@ -106,6 +106,16 @@ fn describe() {
         "nameservice_feed_notifications_lost_total",
         "Changes that were not published to subscriptions of GraphQL on AWS"
     );
+    describe_gauge!(
+        "nameservice_certificate_remaining_seconds",
+        Unit::Seconds,
+        "How long the certificate in use remains valid; negative after its end"
+    );
+    describe_gauge!(
+        "nameservice_keys_age_seconds",
+        Unit::Seconds,
+        "Since the key set in use was read from the URL of --jwks"
+    );
     describe_gauge!("nameservice_replica_age_seconds", Unit::Seconds, "How old what a replica answers is at most");
     describe_gauge!(
         "nameservice_backup_age_seconds",
@@ -159,6 +169,7 @@ pub(crate) struct Sampled {
     upstream: Option<Upstream>,
     backups: Option<Backups>,
     scrubs: Option<ScrubAge>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl Sampled {
@@ -169,7 +180,12 @@ impl Sampled {
         backups: Option<Backups>,
         scrubs: Option<ScrubAge>,
     ) -> Self {
-        Self { app, upstream, backups, scrubs }
+        Self { app, upstream, backups, scrubs, tls: None }
+    }
+
+    /// Adds that of its certificate, if it has one.
+    pub(crate) fn with_tls(self, tls: Option<Arc<Tls>>) -> Self {
+        Self { tls, ..self }
     }
 }
 
@@ -210,7 +226,7 @@ fn serve_within(limits: Limits, listener: TcpListener, sampled: Sampled) -> impl
     connections::serve(listener.into(), None, router(sampled), String::new(), limits, Shutdown::default())
 }
 
-async fn text(State(Sampled { app, upstream, backups, scrubs }): State<Sampled>) -> Response {
+async fn text(State(Sampled { app, upstream, backups, scrubs, tls }): State<Sampled>) -> Response {
     let Some(recorder) = RECORDER.as_ref() else { return StatusCode::NOT_FOUND.into_response() };
     app.sample().await;
     if let Some(upstream) = upstream {
@@ -221,6 +237,9 @@ async fn text(State(Sampled { app, upstream, backups, scrubs }): State<Sampled>)
     }
     if let Some(scrubs) = scrubs {
         scrubs.sample();
+    }
+    if let Some(tls) = tls {
+        tls.sample();
     }
     recorder.run_upkeep();
     ([(header::CONTENT_TYPE, TEXT)], recorder.render()).into_response()
@@ -339,7 +358,9 @@ mod tests {
             include_str!("../../shared/embedded/src/writer.rs"),
             include_str!("../../shared/projector/src/projector.rs"),
             include_str!("../../functions/stream_consumer/src/lib.rs"),
+            include_str!("../../shared/http/src/fresh_keys.rs"),
             include_str!("connections/full.rs"),
+            include_str!("connections/tls.rs"),
             include_str!("upstream.rs"),
             include_str!("backups.rs"),
             include_str!("scrubs.rs"),

@@ -167,7 +167,7 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
         shutdown: shutdown.clone(),
     };
     // On loopback, for callers who may read; for others there is a separate listener.
-    let sampled = || Sampled::new(app.clone(), upstream.clone(), backups.clone(), scrubs.clone());
+    let sampled = || Sampled::new(app.clone(), upstream.clone(), backups.clone(), scrubs.clone()).with_tls(tls.clone());
     let metrics = (listen.is_local() && !unmeasured).then(|| prometheus::guarded(sampled()));
     let routes = routes::router_with(console_get::Settings::new(sign_in, cfg!(feature = "graphql")));
     #[cfg(feature = "graphql")]
@@ -334,7 +334,7 @@ pub(crate) async fn run(args: ServeArgs, target: TargetArgs) -> Result<(), Failu
         None => None,
     };
     let scrub_age = scrubs.as_ref().map(Scrubs::age);
-    let sampled = Sampled::new(app.clone(), None, backups.clone(), scrub_age.clone());
+    let sampled = Sampled::new(app.clone(), None, backups.clone(), scrub_age.clone()).with_tls(tls.clone());
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let (nudge, is_continued) = (beside.nudge(), beside.continues_traces());
     let settings = Settings {

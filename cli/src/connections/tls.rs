@@ -5,10 +5,11 @@ use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use clap::Args;
+use metrics::gauge;
 use nameservice_model::{BoxError, chain};
 use ring::digest::{Context, SHA256};
 use rustls::{
@@ -21,6 +22,7 @@ use rustls::{
 };
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
+use x509_cert::{Certificate, der::Decode as _};
 
 /// How often the files are checked for changes, at most.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
@@ -102,6 +104,8 @@ pub(crate) struct Tls {
 #[derive(Debug)]
 struct Current {
     config: Arc<ServerConfig>,
+    /// When the certificate ends, in seconds since the epoch; `None` if it cannot be parsed.
+    ends_at: Option<u64>,
     /// The content of the files that are in use. Files that could not be read, or not be used, are not remembered: they are
     /// read again until they can be.
     used: Contents,
@@ -120,6 +124,9 @@ struct Contents {
 
 type Hash = [u8; 32];
 
+/// A configuration, and when its certificate ends.
+type Configured = (Arc<ServerConfig>, Option<u64>);
+
 /// Which authorities sign the certificates of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Authority(Hash);
@@ -136,8 +143,8 @@ impl TlsArgs {
     pub(crate) fn open(&self) -> Result<Option<Tls>, TlsError> {
         let Self { tls_cert: Some(cert), tls_key: Some(key), client_ca } = self.clone() else { return Ok(None) };
         let files = Files::read(&cert, &key, client_ca.as_deref())?;
-        let config = files.config(&cert, &key, client_ca.as_deref())?;
-        let current = Current { config, used: files.contents(), checked_at: Instant::now(), error: None };
+        let (config, ends_at) = files.config(&cert, &key, client_ca.as_deref())?;
+        let current = Current { config, ends_at, used: files.contents(), checked_at: Instant::now(), error: None };
         Ok(Some(Tls { cert, key, client_ca, current: Mutex::new(current) }))
     }
 }
@@ -153,6 +160,13 @@ impl Tls {
     /// Returns who signs the certificates of clients now.
     pub(super) fn authority(&self) -> Option<Authority> {
         self.checked().used.authority
+    }
+
+    /// Sets the gauge of how long the certificate remains valid.
+    pub(crate) fn sample(&self) {
+        let Some(ends_at) = self.checked().ends_at else { return };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        gauge!("nameservice_certificate_remaining_seconds").set(ends_at as f64 - now.as_secs_f64());
     }
 
     /// Reads the files again. An error is logged, even if it is the same as before.
@@ -174,9 +188,9 @@ impl Tls {
         current.checked_at = Instant::now();
         match self.read_other(current.used) {
             Ok(other) => {
-                if let Some((config, contents)) = other {
+                if let Some(((config, ends_at), contents)) = other {
                     tracing::info!(certificate = %self.cert.display(), "the files of TLS were read again");
-                    (current.config, current.used) = (config, contents);
+                    (current.config, current.ends_at, current.used) = (config, ends_at, contents);
                 }
                 current.error = None;
             }
@@ -191,7 +205,7 @@ impl Tls {
     }
 
     /// Reads the files; `None` if they are the ones in use.
-    fn read_other(&self, used: Contents) -> Result<Option<(Arc<ServerConfig>, Contents)>, TlsError> {
+    fn read_other(&self, used: Contents) -> Result<Option<(Configured, Contents)>, TlsError> {
         let (cert, key, client_ca) = (&self.cert, &self.key, self.client_ca.as_deref());
         let files = Files::read(cert, key, client_ca)?;
         let contents = files.contents();
@@ -216,7 +230,7 @@ impl Files {
         Contents { all: hash([&self.cert, &self.key].into_iter().chain(&self.client_ca)), authority }
     }
 
-    fn config(&self, cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Arc<ServerConfig>, TlsError> {
+    fn config(&self, cert: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Configured, TlsError> {
         let provider = Arc::new(crypto::ring::default_provider());
         let pair = |source| TlsError::Pair { cert: cert.to_owned(), key: key.to_owned(), source };
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
@@ -234,12 +248,19 @@ impl Files {
             }
         };
         let certificates = certificates(cert, &self.cert)?;
+        let ends_at = certificates.first().and_then(ends_at);
         let private = PrivateKeyDer::from_pem_slice(&self.key);
         let private = private.map_err(|source| TlsError::Pem { path: key.to_owned(), what: "private key", source })?;
         let mut config = builder.with_single_cert(certificates, private).map_err(pair)?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Arc::new(config))
+        Ok((Arc::new(config), ends_at))
     }
+}
+
+/// Returns when a certificate ends, in seconds since the epoch.
+fn ends_at(certificate: &CertificateDer<'_>) -> Option<u64> {
+    let parsed = Certificate::from_der(certificate).ok()?;
+    Some(parsed.tbs_certificate.validity.not_after.to_unix_duration().as_secs())
 }
 
 fn hash<'a>(contents: impl IntoIterator<Item = &'a Vec<u8>>) -> Hash {

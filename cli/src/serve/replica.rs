@@ -59,7 +59,8 @@ pub(super) async fn run(
         _ => None,
     };
     let scrub_age = scrubs.as_ref().map(Scrubs::age);
-    let sampled = Sampled::new(app.clone(), Some(upstream.clone()), None, scrub_age.clone());
+    let sampled =
+        Sampled::new(app.clone(), Some(upstream.clone()), None, scrub_age.clone()).with_tls(settings.tls.clone());
     let metrics = metrics.map(|listener| tokio::spawn(prometheus::serve(listener, sampled)));
     let settings = Settings { upstream: Some(upstream.clone()), scrubs: scrub_age, damage, ..settings };
     let service = start_with(listener, app, settings)?;

@@ -66,6 +66,9 @@ impl App {
     /// DynamoDB this is one request.
     pub async fn sample(&self) {
         meters::sample();
+        if let Auth::Verified(verifier) = &*self.0.auth {
+            verifier.sample();
+        }
         gauge!("nameservice_feed_readers").set(self.0.hub.subscribers() as f64);
         if let Ok(Ok(position)) = timeout(SAMPLE_TIMEOUT, self.0.feed.position()).await {
             gauge!("nameservice_feed_position").set(position as f64);

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use metrics::gauge;
 use nameservice_model::chain;
 use tokio::{
     sync::watch,
@@ -106,6 +107,19 @@ impl FreshKeys {
         }
         let read = self.running_or_new(&mut self.0.reads());
         ended(read).await;
+    }
+
+    /// Sets the gauge of the age of the keys, if they have a time. A read that is due begins: of a service that nobody calls, too,
+    /// keys are old only if they cannot be read.
+    pub(crate) fn sample(&self) {
+        if self.0.source.max_age().is_none() {
+            return;
+        }
+        // Nobody waits for it.
+        drop(self.due());
+        if let Some(used_from) = self.0.reads().used_from {
+            gauge!("nameservice_keys_age_seconds").set(used_from.elapsed().as_secs_f64());
+        }
     }
 
     /// Returns the read for which a caller has to wait before it uses the keys, and begins it if nobody has.

@@ -53,6 +53,8 @@ trait Verify: Send + Sync {
     async fn claims(&self, token: &str) -> Result<Object, Problem>;
 
     async fn reload(&self);
+
+    fn sample(&self);
 }
 
 impl Verifier {
@@ -96,6 +98,11 @@ impl Verifier {
     /// Reads the key set again, if it has a source.
     pub async fn reload(&self) {
         self.0.reload().await;
+    }
+
+    /// Sets the gauge of the age of the keys, if they are read again by their age.
+    pub(crate) fn sample(&self) {
+        self.0.sample();
     }
 
     /// Returns the claims of a token if it is valid.
@@ -171,6 +178,12 @@ impl Verify for Jwks {
     async fn reload(&self) {
         if let Keys::Fresh(keys) = &self.keys {
             keys.reload().await;
+        }
+    }
+
+    fn sample(&self) {
+        if let Keys::Fresh(keys) = &self.keys {
+            keys.sample();
         }
     }
 }

@@ -116,6 +116,12 @@ impl<P: Projection> Projector<P> {
                 Taken::Some { checkpoint: next, changes, rows } => {
                     (checkpoint, progress.changes, progress.rows) =
                         (next, progress.changes + changes, progress.rows + rows);
+                    // There may be more.
+                    if changes == RUN.get() as u64
+                        && let Ok(end) = self.feed.position().await
+                    {
+                        self.report(&checkpoint, end);
+                    }
                 }
                 Taken::None => {
                     progress.is_complete = true;
@@ -142,6 +148,8 @@ impl<P: Projection> Projector<P> {
                 Ok(never) => match never {},
                 Err(error) => {
                     counter!("nameservice_projection_failures_total", "projection" => self.name()).increment(1);
+                    // As far as that is known while something fails.
+                    let _ = self.lag().await;
                     tracing::warn!(
                         projection = self.projection.name(),
                         error = chain(&error),

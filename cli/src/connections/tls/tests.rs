@@ -32,6 +32,15 @@ impl Made {
         self.write("key", &made.signing_key.serialize_pem());
     }
 
+    /// Writes one that ends with a year.
+    fn renew_until(&self, year: i32) {
+        let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year + 1, 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        self.write("cert", &params.self_signed(&key).unwrap().pem());
+        self.write("key", &key.serialize_pem());
+    }
+
     fn write(&self, name: &str, content: &str) {
         let path = self.directory.path().join(name);
         fs::write(&path, content).unwrap();
@@ -99,6 +108,24 @@ async fn a_certificate_that_could_not_be_read_or_used_is_tried_again_until_it_ca
     assert!(Arc::ptr_eq(&second, &next(&tls).await));
     made.renew();
     assert!(!Arc::ptr_eq(&second, &next(&tls).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_that_is_measured_is_that_of_the_certificate_in_use() {
+    let made = Made::new();
+    made.renew_until(2029);
+    let tls = made.files.open().unwrap().unwrap();
+    let ends_at = async || {
+        next(&tls).await;
+        tls.current().ends_at
+    };
+    assert_eq!(ends_at().await, Some(1_893_456_000));
+    made.renew_until(2019);
+    assert_eq!(ends_at().await, Some(1_577_836_800), "an end that has passed");
+    // What cannot be used is not in use.
+    made.renew_until(2039);
+    made.write("key", "none");
+    assert_eq!(ends_at().await, Some(1_577_836_800));
 }
 
 #[tokio::test(start_paused = true)]

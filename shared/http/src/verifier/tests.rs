@@ -20,6 +20,7 @@ use jsonwebtoken::{
     encode, get_current_timestamp,
     jwk::Jwk,
 };
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use nameservice_model::{BoxError, chain};
 use serde_json::json;
 use tokio::{sync::oneshot, time::advance};
@@ -364,6 +365,31 @@ async fn an_issuer_that_is_down_is_asked_again_every_ten_seconds_and_its_keys_st
     source.answer(&set(&["new"]));
     source.answer(&set(&["new"]));
     assert!(verifier.claims(&signed("old")).await.is_err());
+    assert!(verifier.claims(&signed("new")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scrape_begins_the_read_that_is_due_without_any_caller_and_shows_the_age_of_the_keys_in_use() {
+    let (verifier, source) = read_once(&["old"]).await;
+    let recorder = DebuggingRecorder::new();
+    let age = async || {
+        metrics::with_local_recorder(&recorder, || verifier.sample());
+        // The read ends without a caller.
+        tokio::task::yield_now().await;
+        let found = recorder.snapshotter().snapshot().into_vec().into_iter();
+        let mut found = found.filter(|(key, ..)| key.key().name() == "nameservice_keys_age_seconds");
+        found.next().map(|(.., value)| value)
+    };
+    let seconds = |seconds: f64| Some(DebugValue::Gauge(seconds.into()));
+    advance(MAX_AGE - 11 * SECOND).await;
+    assert_eq!((age().await, source.reads()), (seconds(289.0), 1));
+    advance(11 * SECOND).await;
+    source.fail();
+    assert_eq!((age().await, source.reads()), (seconds(300.0), 2));
+    advance(3600 * SECOND).await;
+    source.answer(&set(&["new"]));
+    assert_eq!((age().await, source.reads()), (seconds(3900.0), 3));
+    assert_eq!((age().await, source.reads()), (seconds(0.0), 3));
     assert!(verifier.claims(&signed("new")).await.is_ok());
 }
 
