@@ -208,8 +208,8 @@ async fn a_lock_that_leads_to_another_file_leaves_it_as_it_is() {
     let (data, other) = (root.path().join("data"), root.path().join("other"));
     fs::write(&other, "of somebody else").unwrap();
     fs::remove_file(data.join("lock")).unwrap();
-    let link = std::os::unix::fs::symlink::<&Path, &Path>;
-    link(&other, &data.join("lock")).unwrap();
+    let link = |to: &Path| std::os::unix::fs::symlink(to, data.join("lock")).unwrap();
+    link(&other);
     restored(root.path(), "data", true).await.unwrap();
     let names = open(&data);
     assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
@@ -223,7 +223,7 @@ async fn a_lock_that_leads_to_another_file_leaves_it_as_it_is() {
     // What does not exist is not created.
     let nothing = root.path().join("nothing");
     fs::remove_file(data.join("lock")).unwrap();
-    link(&nothing, &data.join("lock")).unwrap();
+    link(&nothing);
     restored(root.path(), "data", true).await.unwrap();
     assert!(!nothing.exists());
     // A file of its own names the process, unless it has another name, too: it may be a copy's.
@@ -238,8 +238,10 @@ async fn a_lock_that_leads_to_another_file_leaves_it_as_it_is() {
 #[tokio::test]
 async fn data_that_has_lost_what_was_answered_is_not_replaced_without_a_word() {
     let root = prepared().await;
-    let changes = root.path().join("data").join(format!("{LOG_FILE}-wal"));
-    fs::remove_file(&changes).unwrap();
+    // An older copy of the log alone, without the write-ahead file.
+    let log = root.path().join("data").join(LOG_FILE);
+    fs::copy(root.path().join("backup").join(LOG_FILE), &log).unwrap();
+    fs::remove_file(log.with_file_name(format!("{LOG_FILE}-wal"))).unwrap();
     let rejected = restored(root.path(), "data", false).await.unwrap_err();
     let RestoreError::Loss { reason, .. } = &rejected else { panic!("{rejected:?}") };
     assert!(reason.contains("were answered") && reason.contains("the backup is at position 3 ("), "{reason}");
