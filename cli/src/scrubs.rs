@@ -151,7 +151,7 @@ fn report(scrubbed: &Scrubbed, took: Duration, damage: &Damage) {
         tracing::error!("the data is damaged: there are {unnamed} more findings");
     }
     let (worked, took) = (worked.as_secs_f64(), took.as_secs_f64());
-    tracing::info!(records, changes, found, "the data was compared with memory: {worked:.1} s of work in {took:.1} s");
+    tracing::info!(records, changes, found, "the data was compared with memory: {worked:.2} s of work in {took:.2} s");
 }
 
 #[cfg(test)]

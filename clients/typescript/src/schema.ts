@@ -1193,10 +1193,12 @@ export interface components {
         /** @description The answer of a running service. */
         Health: {
             /**
-             * @description `ok`
+             * @description `ok`, or `degraded`: it answers, and needs attention
              * @example ok
              */
             status: string;
+            /** @description Why it needs attention */
+            reason?: string | null;
             /** @description What the backend can do */
             capabilities: components["schemas"]["Capabilities"];
         };

@@ -773,7 +773,11 @@ class Health(TypedDict):
 
     status: str
     """
-    `ok`
+    `ok`, or `degraded`: it answers, and needs attention
+    """
+    reason: NotRequired[str | None]
+    """
+    Why it needs attention
     """
     capabilities: Capabilities
     """
