@@ -12,7 +12,7 @@ use crate::{
     restore_backup,
 };
 
-/// Data with a backup, and what was written since: in the write-ahead file alone.
+/// Data with a backup, and what was written since.
 async fn prepared() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let names = open(&root.path().join("data"));
