@@ -230,7 +230,7 @@ pub(crate) fn set_aside(
         own.push(format!(".{name}"));
         directory.with_file_name(own)
     });
-    // Another volume, or one that only the directory can be written of.
+    // The directory is a volume of its own, or its parent cannot be written.
     let is_elsewhere = |error: &io::Error| {
         use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
         matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem)
