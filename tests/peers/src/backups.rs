@@ -81,7 +81,7 @@ impl Bench<'_> {
     }
 }
 
-/// Work that is repeated beside the pushes.
+/// Work that is repeated beside the pushes. What else the service does beside them is another row, with work of its own.
 struct Work {
     task: JoinHandle<io::Result<()>>,
     done: Arc<AtomicUsize>,
