@@ -6,8 +6,10 @@
 - Links lead to files and headings that exist; every page of docs/ is in its summary.
 - Commands run: each `sh` block of the README and of docs/ runs, in order, against a service of the page's own. What follows a block as
   `json` or `text` is what its last commands print, with `…` for anything. `<!-- exit: N -->` before a block is the exit
-  code it ends with; `<!-- not run: why -->` keeps a block from running. `<!-- file: NAME -->` before a block of any language
-  saves it in the folder where the commands run. `<!-- needs: NAME -->` keeps a block from running where DOCS_HAS does not name it.
+  code it ends with; `<!-- not run: why -->` keeps a block from running (in the pages of WHOLE, only one that is listed there).
+  `<!-- file: NAME -->` before a block of any language saves it in the folder where the commands run. `<!-- needs: NAME -->` keeps a
+  block from running where DOCS_HAS does not name it; if it names self-hosted, as .ci/self-hosted.py does, the folder is a checkout.
+  A block begins in the directory in which the one before it ended.
   A page may use 127.0.0.1:8080, a service in memory, 127.0.0.1:8181, which is free, and 127.0.0.1:5000, the emulator of AWS at DOCS_AWS.
 - Rust is part of an example that the library tests.
 - Subcommands and options of `nameservice`, aliases of cargo, paths, variables and routes that are named anywhere exist.
@@ -20,6 +22,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +39,13 @@ NOTE = re.compile(r"^\s*<!-- (not run|exit|file|needs): (.*) -->$")
 # How long a service may take to start, or a block to run, on a busy machine.
 LONG = 240
 HAS = set(os.environ.get("DOCS_HAS", "").split(","))
+# Pages of which every block is run, in their order, here or where a step has what it needs. The first lines of those that cannot be, and why.
+WHOLE = {
+    "docs/production.md": {
+        "export NAMESERVICE_TOKEN=$(nameservice login --issuer https://id.example.com --client-id nameservice-cli)":
+            "nobody confirms the code in a browser: cli/tests/commands/production.rs runs it with a provider that does",
+    },
+}
 OWN_PATH = re.compile(r"^(?:shared|functions|cli|infra|events|tests|docs|\.ci|\.cargo)/[\w./*-]*$")
 
 problems = []
@@ -48,9 +58,8 @@ def wrong(page, what):
 class Block:
     def __init__(self, language, line, notes):
         self.language, self.line, self.lines = language, line, []
-        self.reason = notes.get("not run")
-        if notes.get("needs") and notes["needs"] not in HAS:
-            self.reason = f"it needs {notes['needs']}"
+        self.is_left_out, self.needs = "not run" in notes, notes.get("needs")
+        self.is_run = language == "sh" and not self.is_left_out and (self.needs is None or self.needs in HAS)
         self.file = notes.get("file")
         self.exit = int(notes.get("exit", 0))
 
@@ -194,6 +203,22 @@ def check_names(pages):
             wrong(ROOT / "docs/operations.md", f"does not have the finding {code}")
 
 
+def check_whole(pages):
+    """Every block of the pages in WHOLE is run, is compared with what the one before it prints, or is listed."""
+    for name, listed in WHOLE.items():
+        page = pages[ROOT / name]
+        left_out = {block.lines[0] for block in page.blocks if block.is_left_out}
+        for line in left_out - set(listed):
+            wrong(page.path, f"`{line}` is not run, and WHOLE of .ci/docs.py has no reason for that")
+        for line in set(listed) - left_out:
+            wrong(page.path, f"WHOLE of .ci/docs.py lists `{line}`, which is no block that is not run")
+        for block in page.blocks:
+            if block.needs not in (None, "self-hosted"):
+                wrong(page.path, f"no step runs the block in line {block.line}, which needs {block.needs}")
+            if block.language not in ("sh", "json", "text") and not block.file:
+                wrong(page.path, f"the block in line {block.line} is neither run nor a file: its language is {block.language or 'missing'}")
+
+
 def check_rust(pages):
     """Rust in the pages is an example that the library's own documentation tests."""
     sources = sorted((ROOT / "shared/nameservice/src").glob("*.rs"))
@@ -226,17 +251,39 @@ def check_routes(pages, url):
         wrong(page.path, f"there is no route {route}")
 
 
+def check_out(folder):
+    """Copies the files of the repository as they are."""
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, check=True, cwd=ROOT
+    ).stdout.decode().split("\0")
+    for file in filter(os.path.isfile, (ROOT / file for file in files if file)):
+        to = folder / file.relative_to(ROOT)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, to, follow_symlinks=False)
+
+
 class Service:
     """`nameservice serve --memory` on a port of its own, and a folder where `nameservice` is a command."""
 
     def __init__(self, program):
         self.folder = tempfile.TemporaryDirectory()
-        os.symlink(program, f"{self.folder.name}/nameservice")
+        if "self-hosted" in HAS:
+            check_out(pathlib.Path(self.folder.name))
+        # Not in the folder of the page.
+        self.own_folder = tempfile.TemporaryDirectory()
+        os.symlink(program, f"{self.own_folder.name}/nameservice")
+        # Where the next block begins.
+        self.directory = pathlib.Path(self.own_folder.name, "directory")
+        self.directory.write_text(self.folder.name)
+        # The variables that blocks have set.
+        self.settings, self.names = pathlib.Path(self.own_folder.name, "settings"), set()
+        self.settings.touch()
         # The others are for services that a page starts.
-        port, self.second_port, self.other = free_port(), free_port(), free_port()
+        port, *others = (free_port() for _ in range(4))
+        self.ports = dict(zip(("localhost:8443", "127.0.0.1:8181", "127.0.0.1:9180"), others))
         self.groups = []
         self.url = f"http://127.0.0.1:{port}"
-        self.log = open(f"{self.folder.name}/log", "w")
+        self.log = open(f"{self.own_folder.name}/log", "w")
         self.process = subprocess.Popen(
             [program, "serve", "--memory", "--listen", f"127.0.0.1:{port}"], stdout=self.log, stderr=self.log
         )
@@ -258,19 +305,25 @@ class Service:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
         self.folder.cleanup()
+        self.own_folder.cleanup()
 
     def own(self, text):
         """Replaces the addresses that pages use."""
-        text = text.replace(DEFAULT_URL, self.url).replace("127.0.0.1:8181", f"127.0.0.1:{self.other}")
+        text = text.replace(DEFAULT_URL, self.url)
+        for address, port in self.ports.items():
+            text = text.replace(address, f"{address.split(':')[0]}:{port}")
         return text.replace("http://127.0.0.1:5000", os.environ.get("DOCS_AWS", "http://127.0.0.1:5000"))
 
     def run(self, script):
-        environment = {**os.environ, "NAMESERVICE_URL": self.url, "PATH": f"{self.folder.name}:{os.environ['PATH']}"}
-        script = self.own(script).replace("localhost:8443", f"localhost:{self.second_port}")
+        environment = {**os.environ, "NAMESERVICE_URL": self.url, "PATH": f"{self.own_folder.name}:{os.environ['PATH']}"}
+        self.names |= set(re.findall(r"^(?:export )?([A-Z_]+)=\S+$", script, re.M))
+        # A reader still has them in the next block, as they were.
+        kept = f"declare -p {' '.join(sorted(self.names))} >{self.settings} 2>/dev/null || true" if self.names else ":"
+        script = f". {self.settings}\ntrap 'pwd >{self.directory}; {kept}' EXIT\n{self.own(script)}"
         # In a group of its own: what it starts in the background ends with the page.
         block = subprocess.Popen(
             ["timeout", str(LONG), "bash", "-euo", "pipefail", "-c", script],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.folder.name,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=self.directory.read_text().strip(),
             start_new_session=True,
         )
         self.groups.append(block.pid)
@@ -290,21 +343,24 @@ def fits(shown, printed):
 
 
 def run_page(page, program):
-    blocks = [block for block in page.blocks if block.language == "sh" and not (block.reason or block.file)]
+    blocks = [block for block in page.blocks if block.is_run and not block.file]
+    is_whole = str(page.path.relative_to(ROOT)) in WHOLE
     is_guide = page.path == ROOT / "README.md" or ROOT / "docs" in page.path.parents
     if not blocks or not is_guide:
         return 0
     with Service(program) as service:
-        previous, settings = None, ""
+        previous, has_printed = None, False
         for block in page.blocks:
             where = f"the block in line {block.line}"
             if block.file:
                 pathlib.Path(service.folder.name, block.file).write_text(service.own(block.text) + "\n")
                 continue
-            if block.language == "sh" and not block.reason:
-                done = service.run(settings + block.text)
-                # A reader still has them in the next block.
-                settings += "".join(f"{line}\n" for line in block.lines if re.match(r"(export )?[A-Z_]+=\S+$", line))
+            if block.language == "sh":
+                has_printed = True
+            elif is_whole and not has_printed:
+                wrong(page.path, f"{where} does not follow what prints it")
+            if block.is_run:
+                done = service.run(block.text)
                 previous = done.stdout
                 if done.returncode != block.exit:
                     wrong(page.path, f"{where} exits with {done.returncode}: {done.stdout}{done.stderr}")
@@ -330,7 +386,7 @@ def run_page(page, program):
                     wrong(page.path, f"{where} is not what is printed: {json.dumps(document)}")
             elif block.language == "text" and not fits("…" + block.text.strip(), previous.strip()):
                 wrong(page.path, f"{where} is not what is printed: {previous}")
-            previous = None
+            previous, has_printed = None, False
     return len(blocks)
 
 
@@ -341,6 +397,7 @@ def main():
         capture_output=True, text=True, check=True, cwd=ROOT,
     )
     pages = {path: Page(path) for path in (ROOT / name for name in files.stdout.split()) if path.exists()}
+    check_whole(pages)
     if only := [ROOT / name for name in sys.argv[2:]]:
         return finish({path: run_page(pages[path], program) for path in only})
     check_links(pages)
@@ -359,4 +416,5 @@ def finish(run):
     sys.exit(bool(problems))
 
 
-main()
+if __name__ == "__main__":
+    main()

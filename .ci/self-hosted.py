@@ -1,4 +1,5 @@
-"""Tests infra/self-hosted: self-hosted.py PROGRAM TOOLS [PART…]. PROGRAM is the built `nameservice`, TOOLS a folder with traefik."""
+"""Tests infra/self-hosted, and docs/production.md block by block: self-hosted.py PROGRAM TOOLS [PART…]. PROGRAM is the built `nameservice`, TOOLS a
+folder with traefik."""
 
 import contextlib
 import json
@@ -20,6 +21,7 @@ import urllib.request
 import helm_python
 import kubernetes_validate
 import yaml
+from docs import Page
 from ports import free_port
 from running import LONG, backups_in, certificate, process, run, until, within
 
@@ -29,6 +31,8 @@ KUBERNETES = "1.31"
 COMMIT = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
 # Of 10: what systemd-analyze calls the exposure of a service. Below 2 is "OK".
 EXPOSURE = 15
+# The user and the group of the image and the chart, and the first that systemd gives to units with one of their own.
+IMAGE_USER, DYNAMIC_USER = 65532, 61184
 
 
 class Service:
@@ -66,15 +70,76 @@ class Service:
         return run(self.program, *words, ok=ok, env=environment)
 
 
-def restored(program, backups, data):
-    """The latest backup becomes the data of a service that was stopped, where it has its data; what it had stays beside it."""
-    backup = backups_in(backups)[-1]
-    lost = run(program, "restore-backup", backup, "--data", data, ok=False)
+def with_root(part):
+    """A part of which root runs all, with its mounts in a namespace that ends with it."""
+    name = part.__name__.removeprefix("part_")
+
+    def as_root(program, tools, folder):
+        if os.environ.get("SELF_HOSTED_ROOT") == name:
+            return part(program, tools, folder)
+        own = [f"SELF_HOSTED_ROOT={name}", f"PATH={os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE=1"]
+        sudo = [] if os.getuid() == 0 else ["sudo"]
+        command = [*sudo, "env", *own, "unshare", "--mount", sys.executable, __file__, program, tools, name]
+        if subprocess.run(command, timeout=10 * LONG).returncode != 0:
+            sys.exit(f"{name} has failed")
+
+    return as_root
+
+
+def confined(user, *writable, umask="022"):
+    """What a command begins with that runs as this user and its group, without any right of root, where nothing but these directories can be
+    written."""
+    script = '''while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done
+        shift; mount -o remount,bind,ro /; umask "$UMASK"
+        exec setpriv --reuid "$USER_ID" --regid "$USER_ID" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'''
+    return ["env", f"USER_ID={user}", f"UMASK={umask}", "unshare", "--mount", "sh", "-euc", script, "sh", *writable, "--"]
+
+
+class Deployed:
+    """A service that runs as its files say: LINE is the whole command, URL where it answers, and BY what a command begins with that runs
+    as its user."""
+
+    def __init__(self, line, url, log, token="", by=()):
+        self.line, self.url, self.log, self.by = line, url, log, by
+        self.environment = {**os.environ, "NAMESERVICE_TOKEN": token, "NAMESERVICE_URL": url}
+
+    def command(self, *words, ok=True):
+        """Runs the program as its user, where a command without a place means this service."""
+        return run(*self.by, self.line[0], *words, ok=ok, env=self.environment)
+
+    @contextlib.contextmanager
+    def running(self, **options):
+        with process(*self.by, *self.line, log=self.log, **options) as running:
+            until(lambda: self.command("health", ok=False).returncode == 0, f"the service of {self.log}")
+            yield running
+
+
+def restores(service, backups, data, restore=None):
+    """A backup of a service becomes its data again, where it has its data; what it had stays beside it, or within it if it is a volume. Then
+    the service starts with it. RESTORE is what the operator runs; by default the service's user does."""
+    with service.running():
+        service.command("create", "mydb")
+        until(lambda: backups_in(backups), "a backup")
+    # It may be one from before the record: the next start makes another.
+    for early in backups_in(backups):
+        shutil.rmtree(early)
+    with service.running():
+        until(lambda: backups_in(backups), "a backup")
+        service.command("create", "later")
+    (backup,) = backups_in(backups)
+    command = restore or (lambda *options, ok=True: service.command("restore-backup", backup, "--data", data, *options, ok=ok))
+    lost = command(ok=False)
     assert lost.returncode == 3 and "--accept-loss" in lost.stderr, lost
-    run(program, "restore-backup", backup, "--data", data, "--accept-loss")
-    run(program, "doctor", "--data", data)
-    assert run(program, "list", "--data", data, "--json").stdout == run(program, "list", "--data", backup, "--json").stdout
-    assert list(data.parent.glob(f"{data.name}.replaced-*")) or list(data.glob("replaced-*"))
+    command("--accept-loss")
+    service.command("doctor", "--data", data)
+    listed = [service.command("list", "--data", place, "--json").stdout for place in (data, backup)]
+    assert listed[0] == listed[1], listed
+    beside = list(data.parent.glob(f"{data.name}.replaced-*"))
+    assert len(beside or list(data.glob("replaced-*"))) == 1 and not (beside and data.is_mount())
+    with service.running():
+        assert service.command("show", "mydb", ok=False).returncode == 0
+        assert service.command("show", "later", ok=False).returncode == 4
+        service.command("create", "again")
 
 
 # systemd: the unit is valid and hardened, and its command runs under a supervisor that listens
@@ -89,21 +154,16 @@ def part_systemd(program, _tools, folder):
     run("systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE}", copy)
 
     settings = dict(re.findall(r"^(\w+)=(.+)$", unit.read_text(), re.M))
-    options = dict(re.findall(r'^(\w+)="(.*)"$', (HERE / "debian/default").read_text(), re.M))
-    line = settings["ExecStart"].replace("/usr/bin/nameservice", str(program)).replace("/var/lib/nameservice", str(folder / "state"))
-    line = line.replace("$NAMESERVICE_OPTIONS", options["NAMESERVICE_OPTIONS"].replace("8080", str(port := free_port())))
+    service = of_unit(unit, HERE / "debian/default", folder, {"/usr/bin/nameservice": str(program), "/var/lib/nameservice": f"{folder}/state"})
     (folder / "state").mkdir(mode=0o700)
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(folder / "notify"))
     notify.settimeout(LONG)
     usec = str(int(settings["WatchdogSec"]) * 1_000_000)
     environment = {**os.environ, "NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": usec}
-    with process(*shlex.split(line), log=folder / "unit.log", env=environment, umask=0o077) as running:
+    with service.running(env=environment, umask=0o077) as running:
         assert notify.recv(256).strip() == b"READY=1"
         assert notify.recv(256).strip() == b"WATCHDOG=1"
-        run(program, "create", "mydb", "--url", f"http://127.0.0.1:{port}")
-        until(lambda: backups_in(folder / "state/backups"), "a backup")
-        run(program, "create", "later", "--url", f"http://127.0.0.1:{port}")
         running.send_signal(signal.SIGHUP)
         running.terminate()
         # On a busy machine it has shown more than once that it lives.
@@ -111,12 +171,22 @@ def part_systemd(program, _tools, folder):
             pass
         assert said == b"STOPPING=1", said
         assert running.wait(LONG) == 0
-    restored(program, folder / "state/backups", folder / "state/data")
+    restores(service, folder / "state/backups", folder / "state/data")
+
+
+def of_unit(unit, defaults, folder, places, by=()):
+    """The service of a unit with its options, on a free port, with some of its paths elsewhere."""
+    started = re.search(r"^ExecStart=(.+)$", unit.read_text(), re.M)[1]
+    options = re.search(r'^NAMESERVICE_OPTIONS="(.*)"$', defaults.read_text(), re.M)[1].replace("8080", str(port := free_port()))
+    for path, place in places.items():
+        started = started.replace(path, place)
+    line = shlex.split(started.replace("$NAMESERVICE_OPTIONS", options))
+    return Deployed(line, f"http://127.0.0.1:{port}", folder / "unit.log", by=by)
 
 
 def dpkg(*words):
-    """Runs dpkg as root, once nobody else does."""
-    command = [*([] if os.getuid() == 0 else ["sudo"]), "dpkg", *words]
+    """Runs dpkg once nobody else does."""
+    command = ["dpkg", *words]
 
     def done():
         tried = run(*command, ok=False)
@@ -127,18 +197,42 @@ def dpkg(*words):
     until(done, "the lock of dpkg")
 
 
-# debian: the package is built, installed and purged, and is what it says
+# Where systemd has the directories of a unit whose user is its own, and what leads there.
+STATE, STATE_LINK = pathlib.Path("/var/lib/private/nameservice"), pathlib.Path("/var/lib/nameservice")
+
+
+@contextlib.contextmanager
+def installation(tools):
+    """The package may be installed until the end of the block, which purges it with its data."""
+    # What a run that was killed has left is removed; what somebody has installed is theirs.
+    ours = tools.parent / "installed"
+
+    def purge():
+        dpkg("--purge", "nameservice")
+        shutil.rmtree(STATE, ignore_errors=True)
+        STATE_LINK.unlink(missing_ok=True)
+
+    if ours.exists():
+        purge()
+    assert run("dpkg-query", "--show", "nameservice", ok=False).returncode != 0, "the package is installed already"
+    assert not STATE.exists(), f"{STATE} is somebody's data"
+    ours.touch()
+    try:
+        yield
+    finally:
+        purge()
+        ours.unlink()
+    left = [path for path in ("/etc/default/nameservice", "/usr/bin/nameservice", "/etc/systemd/system/nameservice.service") if os.path.lexists(path)]
+    assert not left, left
+
+
+# debian: the package is built, installed and purged, and is what it says; root restores a backup for its user
+@with_root
 def part_debian(program, tools, folder):
     package = run(HERE / "debian/build", program, folder).stdout.strip()
     listed = run("dpkg-deb", "--contents", package).stdout
     assert not re.search(r"^.{10} (?!root/root)", listed, re.M), listed
-    # What a run that was killed has left is removed; what somebody has installed is theirs.
-    ours = tools.parent / "installed"
-    if ours.exists():
-        dpkg("--purge", "nameservice")
-    assert run("dpkg-query", "--show", "nameservice", ok=False).returncode != 0, "the package is installed already"
-    ours.touch()
-    try:
+    with installation(tools):
         dpkg("--install", package)
         assert run("nameservice", "--version").stdout == run(program, "--version").stdout
         assert run("dpkg", "--verify", "nameservice").stdout == ""
@@ -158,17 +252,38 @@ def part_debian(program, tools, folder):
         assert unit() == "masked", unit()
         dpkg("--install", package)
         assert unit() == "enabled", unit()
-        run(*([] if os.getuid() == 0 else ["sudo"]), "systemctl", "disable", "nameservice")
+        restores_installed(folder)
+        run("systemctl", "disable", "nameservice")
         for step in ("--install", package), ("--remove", "nameservice"), ("--install", package):
             dpkg(*step)
         assert unit() == "disabled", unit()
-        with process("/usr/bin/nameservice", "serve", "--memory", "--listen", f"127.0.0.1:{(port := free_port())}", log=folder / "log"):
-            until(lambda: run("nameservice", "health", "--url", f"http://127.0.0.1:{port}", ok=False).returncode == 0, "the service")
-    finally:
-        dpkg("--purge", "nameservice")
-        ours.unlink()
-    left = [path for path in ("/etc/default/nameservice", "/usr/bin/nameservice", "/etc/systemd/system/nameservice.service") if os.path.lexists(path)]
-    assert not left, left
+
+
+def restores_installed(folder):
+    """The service of the installed unit, as the user and with the directories that systemd gives it."""
+    if pathlib.Path("/run/systemd/system").exists():
+        run("systemctl", "stop", "nameservice")
+    else:
+        STATE.mkdir(parents=True)
+        STATE.parent.chmod(0o700)
+        os.chown(STATE, DYNAMIC_USER, DYNAMIC_USER)
+        STATE.chmod(0o700)
+        STATE_LINK.symlink_to("private/nameservice")
+    user = STATE.stat().st_uid
+    # systemd mounts it where its user can pass.
+    below = folder / "state"
+    below.mkdir()
+    run("mount", "--bind", STATE, below)
+    unit = pathlib.Path("/lib/systemd/system/nameservice.service")
+    by = confined(user, below, umask="077")
+    service = of_unit(unit, pathlib.Path("/etc/default/nameservice"), folder, {"/var/lib/nameservice": str(below)}, by)
+
+    def root_restores(*options, ok=True):
+        latest = STATE_LINK / "backups" / backups_in(below / "backups")[-1].name
+        return run("/usr/bin/nameservice", "restore-backup", latest, "--data", STATE_LINK / "data", *options, ok=ok)
+
+    restores(service, below / "backups", below / "data", root_restores)
+    run("umount", below)
 
 
 # compose: the file and the image's command run the program, and let nobody in without a token
@@ -184,38 +299,43 @@ def part_compose(program, _tools, folder):
         assert set(service.get("depends_on", {})) <= set(document["services"]), name
     service = document["services"]["nameservice"]
     assert "ports" not in service and (HERE / "compose" / service["build"] / "Dockerfile").exists()
-    default = lambda text: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
     images = re.search(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.M)
     for name, words in (("compose", service["command"]), ("image", json.loads(images[1]))):
         own = folder / name
         own.mkdir()
-        line = " ".join(map(default, words))
-        assert "--insecure" not in line, name
-        port, metrics = free_port(), free_port()
-        for path in ("/data", "/backups", "/keys"):
-            line = re.sub(rf"(?<=[= ]){path}", f"{own}{path}", line)
-        line = line.replace("0.0.0.0:8080", f"0.0.0.0:{port}").replace("0.0.0.0:9180", f"0.0.0.0:{metrics}")
+        assert "--insecure" not in words, name
         # Without keys it says what is missing.
-        refused = run(program, *line.split(), ok=False)
+        refused = run(*in_container(program, words, own).line, ok=False)
         assert refused.returncode == 2 and "jwks.json" in refused.stderr, refused.stderr
-        # What the book says before `docker compose`, in a fresh directory.
-        page = (ROOT / "docs/production.md").read_text()
-        block = re.search(r"^cd infra/self-hosted/compose\n(.*?)^SITE=", page, re.M | re.S)
-        path = f"{program.parent}:{os.environ['PATH']}"
-        run("bash", "-ec", block[1], cwd=own, env={**os.environ, "PATH": path})
-        token = run(program, "token", "mint", "--key", own / "key.pem", "--subject", "ci", "--scope", "write").stdout.strip()
-        with process(program, *line.split(), log=own / "log"):
-            url = f"http://127.0.0.1:{port}"
-            check = [str(program), *service["healthcheck"]["test"][2:]]
-            check = [word.replace("http://127.0.0.1:8080", url) for word in check]
-            until(lambda: run(*check, ok=False).returncode == 0, f"the service of the {name}")
-            assert run(program, "list", "--url", url, ok=False).returncode == 5
-            run(program, "create", "mydb", "--url", url, env={**os.environ, "NAMESERVICE_TOKEN": token})
-            if has_backups := "--backup-to" in line:
-                until(lambda: backups_in(own / "backups"), "a backup")
-                run(program, "create", "later", "--url", url, env={**os.environ, "NAMESERVICE_TOKEN": token})
-        if has_backups:
-            restored(program, own / "backups", own / "data")
+        container = in_container(program, words, own, with_keys(program, own))
+        with container.running():
+            is_healthy(container, service)
+            assert run(program, "list", "--url", container.url, ok=False).returncode == 5
+        if f"--backup-to={own}/backups" in container.line:
+            restores(container, own / "backups", own / "data")
+
+
+def with_keys(program, own):
+    """Makes the keys as the Compose file says, and returns a token."""
+    commands = re.search(r"^#   (mkdir -p keys && nameservice .*)$", (HERE / "compose/compose.yaml").read_text(), re.M)[1]
+    run("bash", "-ec", commands, cwd=own, env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"})
+    return run(program, "token", "mint", "--key", own / "key.pem", "--subject", "ci", "--scope", "write").stdout.strip()
+
+
+def in_container(program, words, own, token="", by=()):
+    """The service of a container: its volumes are in a folder, and its ports are free ones."""
+    line = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", " ".join(words))
+    for path in ("/data", "/backups", "/keys"):
+        line = re.sub(rf"(?<=[= ]){path}", f"{own}{path}", line)
+    port, metrics = free_port(), free_port()
+    line = line.replace("0.0.0.0:8080", f"0.0.0.0:{port}").replace("0.0.0.0:9180", f"0.0.0.0:{metrics}")
+    return Deployed([str(program), *line.split()], f"http://127.0.0.1:{port}", own.parent / f"{own.name}.log", token, by)
+
+
+def is_healthy(container, service):
+    """The health check of the Compose file passes."""
+    check = [word.replace("http://127.0.0.1:8080", container.url) for word in service["healthcheck"]["test"][2:]]
+    until(lambda: container.command(*check, ok=False).returncode == 0, "the health check")
 
 
 # helm: the chart passes its lint and renders objects that Kubernetes knows, for each of its settings
@@ -258,8 +378,7 @@ def part_helm(program, _tools, folder):
             except helm_python.HelmValuesError:
                 pass
         for name, values in settings.items():
-            rendered = loaded.render(values, name="names", namespace="default")
-            objects = [item for path, text in rendered.items() if path.endswith(".yaml") for item in yaml.safe_load_all(text) if item]
+            objects = rendered(loaded, values)
             kinds = sorted(item["kind"] for item in objects)
             wanted = ["Service", "Service", "StatefulSet"]
             if name == "everything":
@@ -267,10 +386,7 @@ def part_helm(program, _tools, folder):
                 rules = next(item for item in objects if item["kind"] == "PrometheusRule")
                 assert rules["spec"] == yaml.safe_load((HERE / "prometheus/alerts.yml").read_text())
             assert kinds == wanted, (name, kinds)
-            for item in objects:
-                if not item["apiVersion"].startswith("monitoring.coreos.com/"):
-                    kubernetes_validate.validate(item, KUBERNETES, strict=True)
-            pod = next(item for item in objects if item["kind"] == "StatefulSet")["spec"]["template"]["spec"]
+            pod = pod_of(objects)
             container = pod["containers"][0]
             known = re.findall(r"--[\w-]+", run(program, "serve", "--help").stdout)
             for argument in container["args"][1:]:
@@ -282,6 +398,71 @@ def part_helm(program, _tools, folder):
             scheme = container["readinessProbe"].get("httpGet", {}).get("scheme")
             assert scheme == {"secret": "HTTPS", "certificates": None}.get(name, "HTTP"), (name, scheme)
         loaded.save(folder)
+
+
+def rendered(chart, values, name="names"):
+    """What a chart makes of values: objects that Kubernetes knows."""
+    files = chart.render(values, name=name, namespace="default")
+    objects = [item for path, text in files.items() if path.endswith(".yaml") for item in yaml.safe_load_all(text) if item]
+    for item in objects:
+        if not item["apiVersion"].startswith("monitoring.coreos.com/"):
+            kubernetes_validate.validate(item, KUBERNETES, strict=True)
+    return objects
+
+
+def pod_of(objects):
+    return next(item for item in objects if item["kind"] == "StatefulSet")["spec"]["template"]["spec"]
+
+
+def restore_pod():
+    """The pod that the book restores with."""
+    block = next(block for block in Page(ROOT / "docs/production.md").blocks if block.file == "restore.yaml")
+    return yaml.safe_load(block.text)
+
+
+# volumes: a backup is restored where the chart has data and backups, and where each has a volume of its own, which cannot be renamed
+@with_root
+def part_volumes(program, _tools, folder):
+    # Where the user of the chart can run it.
+    (folder / "program").touch()
+    run("mount", "--bind", program, folder / "program")
+    with helm_python.Chart.load(HERE / "helm/nameservice") as chart:
+        values = {"auth": {"jwksSecret": "keys"}}
+        pod = pod_of(rendered(chart, values))
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == IMAGE_USER
+    words = pod["containers"][0]["args"]
+    own_volumes = [word.replace("/data/data", "/data").replace("/data/backups", "/backups") for word in words]
+    for name, words, volumes in (("chart", words, ["data"]), ("apart", own_volumes, ["data", "backups"])):
+        own = folder / name
+        own.mkdir()
+        for volume in (own / volume for volume in volumes):
+            mounted(volume)
+        token = with_keys(program, own)
+        by = confined(IMAGE_USER, *(own / volume for volume in volumes))
+        for path, code in ((own / "new", 1), (own / volumes[0] / "new", 0)):
+            assert run(*by, "touch", path, ok=False).returncode == code, path
+        service = in_container(folder / "program", words, own, token, by)
+        places = {option: pathlib.Path(place) for option, _, place in (word.partition("=") for word in service.line)}
+
+        def pod_restores(*options, ok=True):
+            words = restore_pod()["spec"]["containers"][0]["args"]
+            latest = backups_in(places["--backup-to"])[-1].name
+            words = [re.sub(r"\d{8}T\d{6}Z", latest, word) for word in words]
+            return run(*by, *in_container(folder / "program", words, own).line, *options, ok=ok)
+
+        restores(service, places["--backup-to"], places["--data"], pod_restores if name == "chart" else None)
+        if name == "apart":
+            # It is a mount: it has no other name, and what was replaced is within.
+            assert places["--data"].is_mount() and (places["--data"] / "lost+found").exists()
+
+
+def mounted(directory):
+    """A volume as a node of Kubernetes mounts it for a group: root's, writable for the group, and with what mkfs leaves in it."""
+    directory.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=256m,mode=2775", "tmpfs", directory)
+    os.chown(directory, 0, IMAGE_USER)
+    directory.chmod(0o2775)
+    (directory / "lost+found").mkdir(mode=0o700)
 
 
 # prometheus: the alerts are valid, fire when they should, and ask for metrics that there are
@@ -396,10 +577,153 @@ def traefik(folder, tools, port, upstream):
     return process(tools / "traefik", f"--configFile={folder}/traefik.yml", log=folder / "traefik.log")
 
 
+# page: every block of docs/production.md in its order, in one checkout
+@with_root
+def part_page(program, tools, folder):
+    page = "docs/production.md"
+    for name in ("docker", "helm", "kubectl", "systemctl"):
+        script = folder / name
+        script.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, __file__, str(program), str(tools), 'stand-in', name])} \"$@\"\n")
+        script.chmod(0o755)
+    (folder / "state.json").write_text("{}")
+    own = {"DOCS_HAS": "self-hosted", "PATH": f"{folder}:{os.environ['PATH']}", "STAND_INS": str(folder), "DEBIAN_FRONTEND": "noninteractive",
+           "APT_CONFIG": str(folder / "apt.conf")}
+    (folder / "apt.conf").write_text('DPkg::Lock::Timeout "300";')
+    # git asks whose the files are.
+    own |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    with installation(tools):
+        print(run(sys.executable, ROOT / ".ci/docs.py", program, page, env={**os.environ, **own}).stdout, end="")
+    state = json.loads((folder / "state.json").read_text())
+    assert state.get("up") and state.get("replicas") == 1 and not state.get("pod"), state
+
+
+class StandIn:
+    """Programs that the book calls and a machine of CI has not, or without what they work on. Each knows the commands of the book alone, and
+    checks what it is given as far as it can be checked here."""
+
+    def __init__(self, program, folder):
+        self.program, self.file = program, folder / "state.json"
+        self.state = json.loads(self.file.read_text())
+
+    def run(self, name, words):
+        getattr(self, name)(words)
+        self.file.write_text(json.dumps(self.state))
+
+    def systemctl(self, words):
+        if words != ["status", "nameservice"] or pathlib.Path("/run/systemd/system").exists():
+            os.execv("/usr/bin/systemctl", ["systemctl", *words])
+        run("systemd-analyze", "verify", "/lib/systemd/system/nameservice.service")
+        assert run("/usr/bin/systemctl", "is-enabled", "nameservice").stdout.strip() == "enabled"
+
+    def docker(self, words):
+        match words:
+            case ["build", "--tag", tag, "."]:
+                copied = re.findall(r"^COPY (?!--from)(\S+) ", pathlib.Path("Dockerfile").read_text(), re.M)
+                assert copied and all(os.path.exists(source) for source in copied), copied
+                self.state["built"] = tag
+            case ["push", tag]:
+                assert tag == self.state["built"], f"{tag} was not built"
+                self.state["pushed"] = tag
+            case ["compose", "--file", file, "up", "--detach", "--wait"]:
+                self.compose_up(pathlib.Path(file))
+            case _:
+                sys.exit(f"no stand-in for docker {shlex.join(words)}")
+
+    def compose_up(self, file):
+        document = yaml.safe_load(file.read_text())
+        service = document["services"]["nameservice"]
+        sources = [volume.split(":")[0] for one in document["services"].values() for volume in one.get("volumes", [])]
+        missing = [source for source in sources if source not in document["volumes"] and not (file.parent / source).exists()]
+        assert not missing, f"Docker makes empty directories for {missing}"
+        assert (file.parent / service["build"] / "Dockerfile").exists() and os.environ["SITE"]
+        own = pathlib.Path(tempfile.mkdtemp(dir=self.file.parent))
+        (own / "keys").symlink_to((file.parent / "keys").resolve())
+        container = in_container(self.program, service["command"], own, os.environ["NAMESERVICE_TOKEN"])
+        with container.running():
+            is_healthy(container, service)
+            # The token of the page is valid here, too.
+            container.command("list")
+        self.state["up"] = True
+
+    def helm(self, words):
+        command, name, chart, *options = words
+        assert command == "install" and options[::2] == ["--set"] * (len(options) // 2), words
+        values = {}
+        for option in options[1::2]:
+            path, value = option.split("=", 1)
+            *parents, last = path.split(".")
+            place = values
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = {"true": True, "false": False}.get(value, value)
+        helm_python.disable_logging()
+        with helm_python.Chart.load(pathlib.Path(chart)) as loaded:
+            loaded.validate_schema(values)
+            objects = rendered(loaded, values, name)
+        pod = pod_of(objects)
+        image = pod["containers"][0]["image"]
+        assert image == self.state.get("pushed"), f"nobody has pushed {image}"
+        used_by = {volume["secret"]["secretName"]: volume["name"] for volume in pod["volumes"] if "secret" in volume}
+        assert set(used_by) == set(self.state["secrets"]), f"secrets: {used_by}"
+        for secret, volume in used_by.items():
+            folder = next(mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == volume)
+            used = re.findall(rf"{folder}/(\S+)", " ".join(pod["containers"][0]["args"]))
+            assert used and set(used) <= set(self.state["secrets"][secret]), (secret, used)
+        stateful = next(item for item in objects if item["kind"] == "StatefulSet")
+        self.state |= {"stateful": stateful, "replicas": stateful["spec"]["replicas"]}
+
+    def kubectl(self, words):
+        name = self.state.get("stateful", {}).get("metadata", {}).get("name")
+        secrets = self.state.setdefault("secrets", {})
+        match words:
+            case ["create", "secret", "generic", secret, file] if file.startswith("--from-file="):
+                path = pathlib.Path(file.removeprefix("--from-file="))
+                assert path.is_file(), f"there is no {path}"
+                secrets[secret] = [path.name]
+            case ["create", "secret", "tls", secret, certificate, key]:
+                files = [word.removeprefix(option) for word, option in ((certificate, "--cert="), (key, "--key="))]
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files)
+                secrets[secret] = ["tls.crt", "tls.key"]
+            case ["scale", what, replicas] if what == f"statefulset/{name}":
+                assert not self.state.get("pod"), "the volume is in use"
+                self.state["replicas"] = int(replicas.removeprefix("--replicas="))
+            case ["wait", "--for=delete", what] if what == f"pod/{name}-0":
+                assert self.state["replicas"] == 0, "it would wait for ever"
+            case ["create", "--filename", file]:
+                pod = yaml.safe_load(pathlib.Path(file).read_text())
+                kubernetes_validate.validate(pod, KUBERNETES, strict=True)
+                self.is_of_chart(pod)
+                self.state["pod"] = f"pod/{pod['metadata']['name']}"
+            case ["wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=10m", what] if what == self.state.get("pod"):
+                # The part of the volumes runs it.
+                pass
+            case ["delete", what] if what == self.state.get("pod"):
+                self.state["pod"] = None
+            case _:
+                sys.exit(f"no stand-in for kubectl {shlex.join(words)}")
+
+    def is_of_chart(self, pod):
+        """It runs the image of the chart, as its user, on its volume, which no other pod has."""
+        assert self.state["replicas"] == 0, "the volume is in use"
+        spec, of_chart = pod["spec"], self.state["stateful"]["spec"]["template"]["spec"]
+        assert spec["securityContext"] == of_chart["securityContext"]
+        (container,), (chart,) = spec["containers"], of_chart["containers"]
+        for attribute in ("image", "securityContext"):
+            assert container[attribute] == chart[attribute], attribute
+        assert all(mount in chart["volumeMounts"] for mount in container["volumeMounts"])
+        claims = [volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"]]
+        templates = self.state["stateful"]["spec"]["volumeClaimTemplates"]
+        assert claims == [f"{template['metadata']['name']}-{self.state['stateful']['metadata']['name']}-0" for template in templates], claims
+        data = next(word for word in chart["args"] if word.startswith("--data="))
+        assert data in container["args"] and container["args"][0] == "restore-backup"
+
+
 def main():
     program, tools = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+    if sys.argv[3:4] == ["stand-in"]:
+        return StandIn(program, pathlib.Path(os.environ["STAND_INS"])).run(sys.argv[4], sys.argv[5:])
     parts = {name.removeprefix("part_"): part for name, part in globals().items() if name.startswith("part_")}
-    chosen = sys.argv[3:] or list(parts)
+    chosen, is_within = sys.argv[3:] or list(parts), "SELF_HOSTED_ROOT" in os.environ
     for name in chosen:
         begun = time.monotonic()
         folder = pathlib.Path(tempfile.mkdtemp(prefix="nameservice-"))
@@ -413,8 +737,10 @@ def main():
             raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        print(f"{name}: {time.monotonic() - begun:.1f} s", flush=True)
-    print(f"{len(chosen)} passed, 0 failed")
+        if not is_within:
+            print(f"{name}: {time.monotonic() - begun:.1f} s", flush=True)
+    if not is_within:
+        print(f"{len(chosen)} passed, 0 failed")
 
 
 main()

@@ -76,10 +76,10 @@ pub struct TargetArgs {
     pub token: Option<String>,
     /// Authenticate at services over https by this certificate, in PEM, with the intermediate ones and, unless --client-key is given,
     /// its private key
-    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_CERT")]
+    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_CERT", hide_env_values = true)]
     pub client_cert: Option<String>,
     /// The private key of --client-cert, in PEM
-    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_KEY")]
+    #[arg(long, global = true, value_name = "FILE", env = "NAMESERVICE_CLIENT_KEY", hide_env_values = true)]
     pub client_key: Option<String>,
     /// The table in a DynamoDB at this URL, without a service in between
     #[arg(long, global = true, value_name = "URL")]

@@ -328,8 +328,9 @@ async fn a_stream_of_more_records_than_it_can_send_is_rejected_with_advice() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains("nameservice serve --upstream"), "{detail}");
     }
-    let documented = include_str!("../../docs/fluree.md").contains("beyond 3,000,000");
-    assert!(documented && Limits::default().records == 3_000_000);
+    assert_eq!(Limits::default().records, 3_000_000);
+    assert!(include_str!("../../docs/fluree.md").contains("rejected with 413 beyond 3,000,000"));
+    assert!(include_str!("../../docs/specification.md").contains("if there are more than 3,000,000 records"));
     // Its reader is sent what has changed, or what it names.
     Stream::open(&service, ALL, &[("last-event-id", "0")]).await;
     let mut stream = Stream::open(&service, "/fluree/events?ledger=a&ledger=b&ledger=c", &[]).await;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use nameservice_model::{Error, Finding, Observer, Progress};
-use rusqlite::{ErrorCode, OpenFlags};
+use rusqlite::{ErrorCode, OpenFlags, ffi::SQLITE_ERROR};
 use tokio::time::timeout;
 
 use crate::{
@@ -277,11 +277,23 @@ fn sound(findings: Vec<Finding>) -> Result<(), BackupError> {
 fn not_copied(error: Error) -> BackupError {
     if let Error::Store { source, .. } = &error
         && let Some(Failure::Sqlite(error)) = source.downcast_ref::<Failure>()
-        && let Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) = error.sqlite_error_code()
+        && is_of_damage(error)
     {
         return BackupError::Damaged { findings: vec![unreadable_file(error)] };
     }
     BackupError::Copy(error)
+}
+
+/// Returns whether a file is damaged: SQLite says so, or it has other tables, columns or types than every log.
+fn is_of_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{InvalidColumnType, QueryReturnedNoRows, SqlInputError, SqliteFailure};
+    match error {
+        // The statements are the same for every log: what rejects one is the file.
+        SqliteFailure(error, _) if error.extended_code == SQLITE_ERROR => true,
+        SqliteFailure(error, _) => matches!(error.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase),
+        SqlInputError { .. } | InvalidColumnType(..) | QueryReturnedNoRows => true,
+        _ => false,
+    }
 }
 
 fn not_written(path: &Path) -> impl FnOnce(io::Error) -> BackupError {

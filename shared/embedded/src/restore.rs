@@ -282,7 +282,7 @@ pub(crate) fn set_aside(
         own.push(format!(".{name}"));
         directory.with_file_name(own)
     });
-    // Beside the data is another volume, or what this user cannot write.
+    // The directory is a volume of its own, or its parent cannot be written.
     let is_elsewhere = |error: &io::Error| {
         use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem};
         matches!(error.kind(), CrossesDevices | PermissionDenied | ReadOnlyFilesystem)

@@ -10,6 +10,7 @@
 
 #![allow(clippy::print_stdout, reason = "it is a report")]
 
+mod backups;
 mod clients;
 mod http1;
 mod load;
@@ -70,6 +71,8 @@ enum Part {
     NoConsumer,
     /// What measuring itself costs
     Metrics,
+    /// Pushes beside a backup and its check
+    Backups,
 }
 
 /// Measures the service beside its peers.
@@ -84,7 +87,7 @@ struct Arguments {
     /// Only these parts
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Part>,
-    /// How many records the part `million` creates; `replica` at most 100,000
+    /// How many records the part `million` creates; `replica` and `backups` at most 100,000
     #[arg(long, default_value_t = 1_000_000)]
     records: usize,
     /// The program to measure [default: the one of this profile]
@@ -205,6 +208,9 @@ async fn run(arguments: &Arguments) -> io::Result<()> {
     }
     if bench.does(Part::Metrics) {
         bench.metrics().await?;
+    }
+    if bench.does(Part::Backups) {
+        bench.backups().await?;
     }
     Ok(())
 }

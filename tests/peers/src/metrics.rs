@@ -65,7 +65,7 @@ impl Bench<'_> {
 }
 
 /// Returns the mean of some percentages, and its standard error.
-fn with_error(costs: &[f64]) -> String {
+pub(crate) fn with_error(costs: &[f64]) -> String {
     let count = costs.len() as f64;
     let mean = costs.iter().sum::<f64>() / count;
     let variance = costs.iter().map(|cost| (cost - mean).powi(2)).sum::<f64>() / (count - 1.0);

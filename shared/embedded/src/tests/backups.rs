@@ -115,6 +115,16 @@ async fn data_that_is_served_is_checked_too() {
 }
 
 #[tokio::test]
+async fn a_log_without_its_columns_or_its_identity_is_damaged() {
+    for damaged in ["ALTER TABLE identity RENAME COLUMN checked_after TO checked_aftes", "DELETE FROM identity"] {
+        let (directory, parent) = (filled().await, tempfile::tempdir().unwrap());
+        damage(directory.path(), damaged);
+        let failed = backup(directory.path(), parent.path().join("copy")).await.unwrap_err();
+        assert!(failed.is_damage(), "{damaged}: {failed:?}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_counts_and_the_format_before_are_backed_up() {
     let (directory, parent) = (filled().await, tempfile::tempdir().unwrap());
     let log = Connection::open(directory.path().join(LOG_FILE)).unwrap();
@@ -192,18 +202,13 @@ async fn a_log_continues_its_backups_but_neither_other_data_nor_what_a_restore_h
 
 #[tokio::test]
 async fn each_flipped_bit_is_found_or_leaves_the_backup_as_it_would_be() {
-    const FLIPS: u32 = 300;
     let (whole, parent) = (filled().await, tempfile::tempdir().unwrap());
     let (data, to) = (parent.path().join("data"), parent.path().join("copy"));
     let expected = content(whole.path()).unwrap();
     copy(whole.path(), &data);
     let bytes = fs::read(whole.path().join(LOG_FILE)).unwrap();
-    let mut random = StdRng::seed_from_u64(47);
     let (mut found, mut harmless) = (BTreeMap::<&str, u32>::new(), 0);
-    for _ in 0..FLIPS {
-        let (at, bit) = (random.random_range(0..bytes.len()), random.random_range(0..8));
-        let mut flipped = bytes.clone();
-        flipped[at] ^= 1 << bit;
+    for Flip { at, bit, flipped } in flips(&bytes) {
         fs::write(data.join(LOG_FILE), flipped).unwrap();
         match backup(&data, &to).await {
             Ok(_) => {
@@ -224,9 +229,83 @@ async fn each_flipped_bit_is_found_or_leaves_the_backup_as_it_would_be() {
             }
         }
     }
-    println!("{FLIPS} flipped bits of {} bytes: {harmless} change nothing, found by {found:?}", bytes.len());
-    assert_eq!(harmless + found.values().sum::<u32>(), FLIPS);
+    println!("bits flipped in the {} bytes of a log: {harmless} change nothing, found by {found:?}", bytes.len());
     assert!(found.contains_key("record-unreadable") && found.contains_key("change-unreadable"), "{found:?}");
+}
+
+#[tokio::test]
+async fn each_flipped_bit_of_a_backup_is_found_and_costs_no_other_backup() {
+    let (whole, parent) = (filled().await, tempfile::tempdir().unwrap());
+    let path = |name: &str| parent.path().join(name);
+    let (damaged, to) = (path("damaged"), path("data"));
+    let position = backup(whole.path(), &damaged).await.unwrap();
+    let expected = content(&damaged);
+    pushed(&open(whole.path()), "later", 1).await;
+    let _ = backup(whole.path(), path("next")).await.unwrap();
+    let next = Timeline::open(path("next")).unwrap();
+    assert!(next.continues(&Timeline::open(&damaged).unwrap()).unwrap());
+    let bytes = fs::read(damaged.join(LOG_FILE)).unwrap();
+    let (mut found, mut harmless, mut apart) = (BTreeMap::<&str, u32>::new(), 0, 0);
+    for Flip { at, bit, flipped } in flips(&bytes) {
+        fs::write(damaged.join(LOG_FILE), flipped).unwrap();
+        // Older backups are removed by their positions. It keeps its place among them, or is no longer one of them.
+        match Timeline::open(&damaged) {
+            Ok(old) if next.continues(&old).unwrap_or(false) => {
+                assert_eq!(old.position(), position, "byte {at}, bit {bit}")
+            }
+            _ => apart += 1,
+        }
+        match restore_backup(&damaged, &to, false, &|_| {}).await {
+            Ok(_) => {
+                assert!(content(&to) == expected, "byte {at}, bit {bit}: what is restored is not what was backed up");
+                harmless += 1;
+                fs::remove_dir_all(&to).unwrap();
+            }
+            Err(error) => {
+                let by = match &error {
+                    RestoreError::Damaged { findings, .. } => findings[0].code,
+                    RestoreError::Backup { .. } => "cannot be opened",
+                    _ => panic!("byte {at}, bit {bit}: {error:?}"),
+                };
+                assert!(error.to_string().contains(damaged.to_str().unwrap()), "{error}");
+                assert!(!to.join(LOG_FILE).exists(), "byte {at}, bit {bit}: {error}");
+                *found.entry(by).or_default() += 1;
+            }
+        }
+    }
+    println!(
+        "bits flipped in the {} bytes of a backup: {harmless} change nothing, found by {found:?}; {apart} no longer count as a backup",
+        bytes.len()
+    );
+    assert!(found.contains_key("record-unreadable") && found.contains_key("change-unreadable"), "{found:?}");
+}
+
+/// Says in how many places a bit is flipped.
+const FLIPS: &str = "NAMESERVICE_FLIPS";
+const DEFAULT_FLIPS: u32 = 300;
+/// The seed of the places.
+const BASE: &str = "NAMESERVICE_TEST_BASE";
+const DEFAULT_BASE: u64 = 1;
+
+/// A file with one flipped bit.
+struct Flip {
+    at: usize,
+    bit: u32,
+    flipped: Vec<u8>,
+}
+
+/// Flips one bit of a file in each of many random places.
+fn flips(bytes: &[u8]) -> impl Iterator<Item = Flip> {
+    let count = std::env::var(FLIPS).map_or(DEFAULT_FLIPS, |count| count.parse().unwrap());
+    let base = std::env::var(BASE).map_or(DEFAULT_BASE, |base| base.parse().unwrap());
+    println!("{count} places, {BASE}={base}");
+    let mut random = StdRng::seed_from_u64(base);
+    (0..count).map(move |_| {
+        let (at, bit) = (random.random_range(0..bytes.len()), random.random_range(0..8));
+        let mut flipped = bytes.to_owned();
+        flipped[at] ^= 1 << bit;
+        Flip { at, bit, flipped }
+    })
 }
 
 /// Names a log: the test then is another process, which ends with an error if it gets the log for itself.
