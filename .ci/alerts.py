@@ -252,8 +252,27 @@ def stuck_backup(story):
 @fault(("NameserviceDataDamaged", "service"), ("NameserviceBackupFails", "service"))
 def damaged_row(story):
     """Found by the check of a backup, as another process has written the file."""
+    service = damaged(story, "--backup-to", story.folder / "backups", "--backup-every", "1s")
+
+    def found():
+        before = failures(service, "check")
+        until(lambda: service.push() == 200 and failures(service, "check") > before, "damage")
+
+    story.scrape(found)
+
+
+@fault(("NameserviceDataDamaged", "service"))
+def scrubbed_row(story):
+    """Found before the next backup: the file differs from what the service holds."""
+    service = damaged(story, "--scrub-every", "1s", "--backup-to", story.folder / "backups")
+    service.until("nameservice_scrub_findings", lambda findings: findings > 0)
+    story.scrape(service.push)
+
+
+def damaged(story, *options):
+    """A service after another process has written its file."""
     data = story.folder / "data"
-    service = story.service("service", "--data", data, "--backup-to", story.folder / "backups", "--backup-every", "1s").start()
+    service = story.service("service", "--data", data, *options).start()
     # On more than one page: what is written again is read from the write-ahead file.
     for address in ("mydb", *(f"kept/{n}" for n in range(100))):
         service.create(address)
@@ -263,12 +282,21 @@ def damaged_row(story):
     story.scrape(service.push)
     story.breaks()
     assert flip(data / "nameservice.log.db", b"kept/98")
+    return service
 
-    def found():
-        before = failures(service, "check")
-        until(lambda: service.push() == 200 and failures(service, "check") > before, "damage")
 
-    story.scrape(found)
+@fault(("NameserviceScrubOld", "service"), grows={"nameservice_scrub_age_seconds": 3 * 24 * HOUR}, interval=4 * MINUTE)
+def old_scrub(story):
+    """No descriptor is left for another connection to the log."""
+    data = story.folder / "data"
+    service = story.service("service", "--data", data, "--scrub-every", "1s", preloaded=True).start()
+    service.create("mydb")
+    story.scrape(service.push)
+    story.breaks()
+    story.fault("open-fails")
+    # One may have begun before.
+    until(lambda: "was not compared with memory" in story.log(service.name).read_text(), "a scrub that fails")
+    story.scrape(service.push)
 
 
 @fault(("NameserviceFull", "service"))

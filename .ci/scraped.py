@@ -16,8 +16,13 @@ from running import LONG, process, run, until
 COMMIT = "bagaybqabciqgzqtsjbrqbffrm4ty533it7ddqf64mij4qin6czev43pzhuhgqky"
 # How many scrapes there are before a fault, and during it.
 SCRAPES = 4
-# How old what is read again becomes while nothing is wrong: keys, backups, and what a replica has, after the upstream's sign of life.
-CYCLES = {"nameservice_keys_age_seconds": 300, "nameservice_backup_age_seconds": 3600, "nameservice_replica_age_seconds": 15}
+# How old what is read again becomes while nothing is wrong: keys, backups, the data, and what a replica has, after the upstream's sign of life.
+CYCLES = {
+    "nameservice_keys_age_seconds": 300,
+    "nameservice_backup_age_seconds": 3600,
+    "nameservice_scrub_age_seconds": 86400,
+    "nameservice_replica_age_seconds": 15,
+}
 
 
 def series_of(text):
