@@ -202,6 +202,11 @@ struct Process {
 }
 
 impl Process {
+    /// Returns whether the data was damaged when it was last compared with memory. A backup does not show all that this finds.
+    fn is_damaged(&self) -> bool {
+        self.damage.was_found(Examination::Scrub)
+    }
+
     /// Waits for a part of a backup, unless the process is to end.
     fn wait<T>(&self, part: impl Future<Output = Result<T, BackupError>>) -> Result<T, BoxError> {
         let mut interrupted = self.interrupted.clone();
@@ -294,6 +299,8 @@ struct Directory {
     left: HashSet<String>,
     /// The directory and the file in it, once they are locked: the file may be removed, and not every system locks directories.
     locks: Vec<File>,
+    /// The directory that is locked: another one may come to have its path, as when a volume is mounted.
+    locked: Option<(u64, u64)>,
     is_unlocked: bool,
     /// `None` on systems where that is not known. Tests replace this and what follows.
     volume: fn(&Path) -> io::Result<Option<Volume>>,
@@ -303,17 +310,19 @@ struct Directory {
 
 impl Directory {
     fn new(to: PathBuf, data: PathBuf, every: Duration, keep: usize) -> Self {
-        let (failures, left, locks, is_unlocked) = (0, HashSet::new(), Vec::new(), false);
+        let (failures, left, locks, locked, is_unlocked) = (0, HashSet::new(), Vec::new(), None, false);
         let (remove, sync) = (|path: &Path| fs::remove_dir_all(path), |path: &Path| File::open(path)?.sync_all());
-        Self { to, data, every, keep, failures, left, locks, is_unlocked, volume, remove, sync }
+        Self { to, data, every, keep, failures, left, locks, locked, is_unlocked, volume, remove, sync }
     }
 
     /// Creates the directory if it is missing, and locks it unless it is locked. One on a volume that knows no locks is used without.
     fn prepare(&mut self) -> Result<(), BoxError> {
         create(&self.to).map_err(unusable(&self.to))?;
-        if !self.locks.is_empty() {
+        let found = id_of(&self.to).map_err(unusable(&self.to))?;
+        if !self.locks.is_empty() && self.locked == found {
             return Ok(());
         }
+        self.locks.clear();
         let path = self.to.join(LOCK);
         let file = lock(File::options().write(true).create(true).truncate(false).open(&path))?;
         let itself = lock(File::open(&self.to))?;
@@ -324,6 +333,7 @@ impl Directory {
             tracing::warn!(%error, "{} cannot be locked: let no other service make its backups there", path.display());
         }
         self.locks.extend([file, itself].into_iter().flatten());
+        self.locked = found;
         Ok(())
     }
 
@@ -362,7 +372,13 @@ impl Directory {
         self.failures = 0;
         process.damage.set(Examination::Backup, false);
         made(begun);
-        self.clean(&new);
+        if process.is_damaged() {
+            tracing::warn!(
+                "no older backup is removed while a scrub finds the data damaged: the new one may have what is"
+            );
+        } else {
+            self.clean(&new);
+        }
         self.every
     }
 
@@ -392,7 +408,9 @@ impl Directory {
         }
         let bytes = process.wait(process.names.backup_bytes())?;
         if self.check_space(bytes).is_err() {
-            if let Some(newest) = self.newest(&process.names).map_err(unusable(&self.to))? {
+            if !process.is_damaged()
+                && let Some(newest) = self.newest(&process.names).map_err(unusable(&self.to))?
+            {
                 self.clean(&newest);
             }
             self.check_space(bytes)?;
@@ -570,6 +588,19 @@ fn backups(directory: &Path) -> io::Result<Vec<Named>> {
         backups.extend(time_of(&name).map(|at| Named { name, at }));
     }
     Ok(backups)
+}
+
+/// Returns the device and the number of a directory; `None` on systems where they are not known.
+#[cfg(unix)]
+fn id_of(directory: &Path) -> io::Result<Option<(u64, u64)>> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = fs::metadata(directory)?;
+    Ok(Some((found.dev(), found.ino())))
+}
+
+#[cfg(not(unix))]
+fn id_of(_: &Path) -> io::Result<Option<(u64, u64)>> {
+    Ok(None)
 }
 
 /// Returns the volume of a directory.
@@ -929,6 +960,10 @@ mod tests {
         drop(locked);
         rejected.prepare().unwrap();
         assert!(other().prepare().unwrap_err().is::<Locked>(), "it is locked once it can be");
+        // Another directory gets the path, as when a volume is mounted.
+        fs::rename(scratch.path("to"), scratch.path("covered")).unwrap();
+        rejected.prepare().unwrap();
+        assert!(other().prepare().unwrap_err().is::<Locked>());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -949,6 +984,23 @@ mod tests {
         // The oldest goes, since the second is the last that can be restored.
         let left = scratch.names();
         assert!(!made && !left.contains(&names[0]) && left.contains(&names[1]) && left.contains(&names[2]), "{left:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_older_backup_is_removed_while_a_scrub_finds_damage() {
+        let scratch = Scratch::new();
+        scratch.write("data", "a").await;
+        let (directory, first) = made(scratch.directory("data", 1)).await;
+        scratch.write("data", "b").await;
+        let damaged = |directory: &mut Directory, process: &Process| {
+            process.damage.set(Examination::Scrub, true);
+            let made = turn(directory, process);
+            directory.volume = |_| Ok(Some(Volume { device: 7, free: 0 }));
+            (made, turn(directory, process))
+        };
+        let (_, (made, full)) = tried(directory, damaged).await;
+        assert_eq!((made, full), ((EVERY, true), (PAUSE, false)));
+        assert!(scratch.names().len() == 2 && scratch.names().contains(&first), "{:?}", scratch.names());
     }
 
     /// Flips a bit of a record everywhere, since pages that are not used may have copies of it.

@@ -46,6 +46,11 @@ pub(crate) fn below(base: BasePath, router: Router) -> Router {
 
 async fn strip(State((base, router)): State<(BasePath, Router)>, mut request: Request) -> Response {
     let uri = request.uri();
+    // First, since a base path may be the beginning of these.
+    if HEALTH.contains(&uri.path()) {
+        let Ok(response) = router.oneshot(request).await;
+        return response;
+    }
     let below = match uri.path().strip_prefix(base.as_str()) {
         // Relative links need the trailing slash.
         Some("") => {
@@ -56,10 +61,6 @@ async fn strip(State((base, router)): State<(BasePath, Router)>, mut request: Re
             Some(query) => PathAndQuery::try_from(format!("{rest}?{query}")),
             None => PathAndQuery::try_from(rest),
         },
-        _ if HEALTH.contains(&uri.path()) => {
-            let Ok(response) = router.oneshot(request).await;
-            return response;
-        }
         _ => return Problem::not_found(uri.path()).into_response(),
     };
     match below {
@@ -112,6 +113,15 @@ mod tests {
             let response = router.clone().oneshot(request).await.unwrap();
             assert_eq!(response.status().as_u16(), status, "{path}");
             assert_eq!(response.headers().get(header::LOCATION).map(|to| to.to_str().unwrap()), location, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn health_is_answered_although_the_base_path_is_its_beginning() {
+        let router = below("/v1".parse().unwrap(), Router::new().route("/v1/health", get(async || "ok")));
+        for path in ["/v1/health", "/v1/v1/health"] {
+            let request = Request::get(path).body(Body::empty()).unwrap();
+            assert_eq!(router.clone().oneshot(request).await.unwrap().status(), StatusCode::OK, "{path}");
         }
     }
 

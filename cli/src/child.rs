@@ -12,6 +12,9 @@ use tokio::{
     time::{Instant, sleep},
 };
 
+#[cfg(unix)]
+use crate::output;
+
 /// How often a group that was asked to end is checked.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -35,9 +38,15 @@ impl Running {
         command.args(arguments).envs(environment);
         #[cfg(unix)]
         {
-            let mut guard = system::Guard::start()?;
-            let child = command.process_group(0).spawn()?;
-            let group = child.id().and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?));
+            let mut guard = system::Guard::start();
+            // The guard knows the group before the command is in it: this process may be killed at any moment.
+            let leader = system::Leader::start().ok();
+            let group = leader.as_ref().and_then(system::Leader::group);
+            guard.watch(group);
+            let spawned = command.process_group(group.map_or(0, |group| group.as_raw_nonzero().get())).spawn();
+            drop(leader);
+            let child = spawned.inspect_err(|_| guard.watch(None))?;
+            let group = group.or_else(|| rustix::process::Pid::from_raw(child.id()?.try_into().ok()?));
             guard.watch(group);
             Ok(Self { child, group, guard })
         }
@@ -67,10 +76,11 @@ impl Running {
         let deadline = Instant::now() + grace;
         self.pass(Signal::Terminate);
         while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait()?
-                && !self.has_members()
-            {
-                return Ok(status);
+            if let Some(status) = self.child.try_wait()? {
+                self.reap();
+                if !self.has_members() {
+                    return Ok(status);
+                }
             }
             sleep(POLL).await;
         }
@@ -115,7 +125,7 @@ mod system {
         process::{self as std_process, ChildStdin, Stdio},
     };
 
-    use rustix::process::{self, Pid, kill_process_group, test_kill_process_group};
+    use rustix::process::{self, Pid, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
     use tokio::signal::unix::{self, SignalKind, signal};
 
     use super::*;
@@ -151,6 +161,13 @@ mod system {
             }
         }
 
+        /// Takes note of processes of the group that have ended and are children of this one, as they are of the first process of a
+        /// container: until then they are members.
+        pub(super) fn reap(&self) {
+            let Some(group) = self.group else { return };
+            while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
+        }
+
         pub(super) fn has_members(&self) -> bool {
             self.group.is_some_and(|group| test_kill_process_group(group).is_ok())
         }
@@ -172,27 +189,66 @@ mod system {
     /// The process that ends the group if this process has not. It is in a group of its own, so that whatever ends this one by its
     /// group does not end it.
     #[derive(Debug)]
-    pub(super) struct Guard(ChildStdin);
+    pub(super) struct Guard(Option<ChildStdin>);
 
     impl Guard {
-        pub(super) fn start() -> io::Result<Self> {
-            // Also if the file of the program was replaced since.
-            #[cfg(target_os = "linux")]
-            let program = "/proc/self/exe";
-            #[cfg(not(target_os = "linux"))]
-            let program = std::env::current_exe()?;
-            let mut command = std_process::Command::new(program);
-            command.arg0("nameservice").args(GUARD).env_clear().current_dir("/").process_group(0);
-            let mut guard = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-            guard.stdin.take().map(Self).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        /// Starts it. A command runs without it where it cannot be started, as without `/proc`.
+        pub(super) fn start() -> Self {
+            let started = Self::process();
+            if let Err(error) = &started {
+                output::note(&format!(
+                    "the command runs on if this process is killed: its guard cannot be started: {error}"
+                ));
+            }
+            Self(started.ok())
         }
 
         /// Names the group to end; none, if it has ended.
         pub(super) fn watch(&mut self, group: Option<Pid>) {
             let group = group.map_or(0, |group| group.as_raw_nonzero().get());
-            // A guard that was killed is none.
-            let _ = writeln!(self.0, "{group}");
+            if let Some(guard) = &mut self.0 {
+                // A guard that was killed is none.
+                let _ = writeln!(guard, "{group}");
+            }
         }
+
+        fn process() -> io::Result<ChildStdin> {
+            let mut guard = waiting()?;
+            guard.stdin.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    /// A process that does nothing in a new group, until the command is in it.
+    #[derive(Debug)]
+    pub(super) struct Leader(std_process::Child);
+
+    impl Leader {
+        pub(super) fn start() -> io::Result<Self> {
+            waiting().map(Self)
+        }
+
+        pub(super) fn group(&self) -> Option<Pid> {
+            Pid::from_raw(self.0.id().try_into().ok()?)
+        }
+    }
+
+    impl Drop for Leader {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Starts this program in a group of its own, where it waits for the end of its stdin.
+    fn waiting() -> io::Result<std_process::Child> {
+        // Also if the file of the program was replaced since.
+        #[cfg(target_os = "linux")]
+        let program = "/proc/self/exe";
+        #[cfg(not(target_os = "linux"))]
+        let program = std::env::current_exe()?;
+        let mut command = std_process::Command::new(program);
+        command.arg0("nameservice").args(GUARD).env_clear().current_dir("/").process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
     }
 
     /// Waits for the end of the process that has started this one, and kills the group that it has named last.
@@ -259,6 +315,8 @@ mod system {
 
         /// Nothing stops a command here.
         pub fn resume(&mut self) {}
+
+        pub(super) fn reap(&self) {}
 
         pub(super) fn has_members(&self) -> bool {
             false

@@ -46,10 +46,14 @@ impl Damage {
         }
     }
 
+    /// Returns whether an examination has found it damaged.
+    pub(crate) fn was_found(&self, by: Examination) -> bool {
+        self.of(by).load(Ordering::Relaxed)
+    }
+
     /// Returns why the service needs attention, if it was damaged.
     pub(crate) fn reason(&self) -> Option<&'static str> {
-        let is_set = |by| self.of(by).load(Ordering::Relaxed);
-        (is_set(Examination::Scrub) || is_set(Examination::Backup)).then_some(DAMAGED)
+        (self.was_found(Examination::Scrub) || self.was_found(Examination::Backup)).then_some(DAMAGED)
     }
 }
 

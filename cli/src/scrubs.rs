@@ -94,12 +94,17 @@ impl Scrubs {
         let thread = thread::Builder::new().name("scrubs".to_owned()).spawn(move || {
             let mut wait = every / FIRST;
             while !is_stopped(&stopped, wait) {
-                let begun = Instant::now();
-                wait = match names.scrub(&mut |worked| !is_stopped(&stopped, worked * REST)) {
+                let (begun, mut named) = (Instant::now(), 0);
+                let mut rest = |worked: Duration, so_far: &Scrubbed| {
+                    name(so_far, &mut named, &damage);
+                    !is_stopped(&stopped, worked * REST)
+                };
+                wait = match names.scrub(&mut rest) {
                     Ok(scrubbed) if scrubbed.is_whole => {
+                        name(&scrubbed, &mut named, &damage);
                         report(&scrubbed, begun.elapsed(), &damage);
                         ended.begin();
-                        every.saturating_sub(begun.elapsed())
+                        pause_after(scrubbed.found, every).saturating_sub(begun.elapsed())
                     }
                     // The service stops.
                     Ok(_) => every,
@@ -136,16 +141,32 @@ fn is_stopped(stopped: &Receiver<()>, wait: Duration) -> bool {
     stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
 }
 
-/// Writes what a scrub has found to the log, and to where health and metrics show it.
+/// Returns how long after its beginning a scrub is followed by the next: soon, if it has found something that may be mended.
+fn pause_after(found: u64, every: Duration) -> Duration {
+    if found > 0 { every / FIRST } else { every }
+}
+
+/// Writes what a scrub has found to the log as soon as it is found, and to where health and metrics show it: it may not come to its end. `named`
+/// is how many findings were written before.
+fn name(scrubbed: &Scrubbed, named: &mut usize, damage: &Damage) {
+    if scrubbed.found == 0 {
+        return;
+    }
+    damage.set(Examination::Scrub, true);
+    gauge!("nameservice_scrub_findings").set(scrubbed.found as f64);
+    for Finding { code, address, what, mend, .. } in scrubbed.findings.iter().skip(*named) {
+        let address = address.as_deref().map(|address| format!(" (`{address}`)")).unwrap_or_default();
+        tracing::error!("the data is damaged: {code}: {what}{address}; {mend}");
+    }
+    *named = scrubbed.findings.len();
+}
+
+/// Writes to the log, and to where health and metrics show it, what a whole scrub has found and cost.
 fn report(scrubbed: &Scrubbed, took: Duration, damage: &Damage) {
     damage.set(Examination::Scrub, scrubbed.found > 0);
     gauge!("nameservice_scrub_findings").set(scrubbed.found as f64);
     gauge!("nameservice_scrub_work_seconds").set(scrubbed.worked.as_secs_f64());
     let &Scrubbed { records, changes, found, worked, .. } = scrubbed;
-    for Finding { code, address, what, mend, .. } in &scrubbed.findings {
-        let address = address.as_deref().map(|address| format!(" (`{address}`)")).unwrap_or_default();
-        tracing::error!("the data is damaged: {code}: {what}{address}; {mend}");
-    }
     let unnamed = found.saturating_sub(scrubbed.findings.len() as u64);
     if unnamed > 0 {
         tracing::error!("the data is damaged: there are {unnamed} more findings");
@@ -157,6 +178,25 @@ fn report(scrubbed: &Scrubbed, took: Duration, damage: &Damage) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scrub_that_found_something_is_followed_by_another_soon() {
+        let day = Duration::from_secs(24 * 3600);
+        assert_eq!((pause_after(0, day), pause_after(1, day)), (day, Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn what_is_found_is_shown_before_the_end_of_a_scrub_and_until_one_finds_nothing() {
+        let (damage, mut named) = (Damage::default(), 0);
+        let mut scrubbed = Scrubbed::default();
+        name(&scrubbed, &mut named, &damage);
+        assert!(damage.reason().is_none());
+        scrubbed.found = 3;
+        name(&scrubbed, &mut named, &damage);
+        assert!(damage.reason().is_some());
+        report(&Scrubbed::default(), Duration::ZERO, &damage);
+        assert!(damage.reason().is_none());
+    }
 
     #[test]
     fn a_period_may_be_never() {

@@ -269,9 +269,12 @@ async fn watch(
                 // What it has left running would run on without the lease.
                 tokio::select! {
                     biased;
-                    stopped = running.stop(GRACE) => stopped.map_err(Failure::Watch)?,
+                    stopped = running.stop(GRACE) => stopped,
                     lost = &mut kept => return Ok(Err(lost)),
-                };
+                    // Whoever asks for the end does not wait for theirs.
+                    _ = signals.next() => running.stop(Duration::ZERO).await,
+                }
+                .map_err(Failure::Watch)?;
                 return Ok(Ok(status));
             }
             lost = &mut kept => return Ok(Err(lost)),

@@ -176,42 +176,50 @@ pub(crate) fn tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Listens on a Unix socket.
+/// Listens on a Unix socket. Its file gets its name once it has its mode and listens: nobody connects before, whatever the umask is, and another
+/// service that starts does not take it for left behind. The file of a predecessor that was killed is replaced.
 #[cfg(unix)]
 fn unix(path: &Path, mode: u32) -> io::Result<Listener> {
-    let socket = bound(path, mode)?;
-    let listener = socket.listen(BACKLOG)?;
-    let file = SocketFile { path: path.to_owned(), id: id_of(&std::fs::symlink_metadata(path)?) };
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::PermissionsExt as _,
+    };
+    let own = path.with_file_name(format!(".{}", std::process::id()));
+    // What a process with this id has left that was killed.
+    let _ = fs::remove_file(&own);
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(&own)?;
+    let listening = fs::set_permissions(&own, Permissions::from_mode(mode))
+        .and_then(|()| socket.listen(BACKLOG))
+        .and_then(|listener| name(&own, path).map(|()| listener));
+    let _ = fs::remove_file(&own);
+    let listener = listening?;
+    let file = SocketFile { path: path.to_owned(), id: id_of(&fs::symlink_metadata(path)?) };
     Ok(Listener::Unix(listener, file))
 }
 
-/// Returns a socket that does not listen yet, and whose file has its mode: until then the umask says who may connect. The file of a
-/// predecessor that was killed is replaced.
+/// Gives the file of a socket its name, if no service has it.
 #[cfg(unix)]
-fn bound(path: &Path, mode: u32) -> io::Result<UnixSocket> {
+fn name(own: &Path, path: &Path) -> io::Result<()> {
     use std::{
-        fs::{self, Permissions},
-        os::unix::{
-            fs::{FileTypeExt as _, PermissionsExt as _},
-            net::UnixStream,
-        },
+        fs,
+        os::unix::{fs::FileTypeExt as _, net::UnixStream},
     };
-    let mut socket = UnixSocket::new_stream()?;
-    match socket.bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_left = fs::symlink_metadata(path)?.file_type().is_socket()
-                && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !is_left {
-                return Err(error);
+    loop {
+        match fs::hard_link(own, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let is_left = fs::symlink_metadata(path)?.file_type().is_socket()
+                    && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+                if !is_left {
+                    return Err(io::ErrorKind::AddrInUse.into());
+                }
+                fs::remove_file(path)?;
             }
-            fs::remove_file(path)?;
-            socket = UnixSocket::new_stream()?;
-            socket.bind(path)?;
+            // A file system whose files have one name.
+            Err(_) if !path.try_exists()? => return fs::rename(own, path),
+            named => return named,
         }
-        bound => bound?,
     }
-    fs::set_permissions(path, Permissions::from_mode(mode))?;
-    Ok(socket)
 }
 
 /// The file of a Unix socket. It is removed with the listener.
@@ -328,17 +336,23 @@ mod tests {
 
     #[cfg(unix)]
     #[tokio::test]
-    async fn nobody_can_connect_before_the_socket_has_its_mode() {
+    async fn a_socket_has_its_mode_and_listens_once_it_has_its_name() {
         use std::os::unix::{fs::PermissionsExt as _, net::UnixStream};
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
-        for mode in [0o600, 0o660, 0o666] {
-            let socket = bound(&path, mode).unwrap();
-            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
-            let refused = UnixStream::connect(&path).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
-            let _listener = socket.listen(BACKLOG).unwrap();
-            UnixStream::connect(&path).unwrap();
+        for mode in [0o600, 0o660, 0o666, 0o600, 0o660, 0o666] {
+            let seen = path.clone();
+            let connecting = std::thread::spawn(move || {
+                while !seen.exists() {
+                    std::thread::yield_now();
+                }
+                let found = std::fs::metadata(&seen).unwrap().permissions().mode() & 0o777;
+                (found, UnixStream::connect(&seen).is_ok())
+            });
+            let listener = unix(&path, mode).unwrap();
+            assert_eq!(connecting.join().unwrap(), (mode, true));
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+            drop(listener);
         }
     }
 

@@ -173,6 +173,14 @@ fn log_of(directory: &Path) -> Result<PathBuf, BackupError> {
     }
 }
 
+/// Fails, as for damaged data, if a file no longer holds the log. It is not opened: see `Readers::read`.
+pub(crate) fn still_there(log: &Path) -> Result<(), BackupError> {
+    match has_log(log).map_err(BackupError::Source)? {
+        true => Ok(()),
+        false => Err(BackupError::Source(OpenError::NotALog { path: log.to_owned(), reason: "it is gone" })),
+    }
+}
+
 /// Interrupts a copy that nobody waits for: otherwise a process that ends would wait for it.
 struct Waiting(Interrupt);
 
@@ -187,6 +195,7 @@ async fn copy(log: &Path, to: &Path, check: Check, observe: Observer<'_>) -> Res
     if to.try_exists().map_err(not_written(to))? {
         return Err(BackupError::Exists { path: to.to_owned() });
     }
+    still_there(log)?;
     let waiting = Waiting(Interrupt::default());
     // Connections of its own: those of readers would show what they have cached, and not what the file has become.
     let readers = Arc::new(Readers::interrupted_by(log, waiting.0.clone()));

@@ -16,7 +16,7 @@ use crate::{
         DURABLE_FILE, Directory, LOG_FILE, create_directory, examine, journal, shared_memory, sync_directory,
         write_ahead,
     },
-    log::Mark,
+    log::{Mark, reject},
     owner::Owner,
 };
 
@@ -255,8 +255,11 @@ pub(crate) fn replace(
             owner.take(aside)?;
         }
     }
-    // A log without its last changes is rejected, because of the file that names the last of them, and so is the new one until that
-    // is gone, too.
+    if log.try_exists()? {
+        // The former log without its last changes is rejected, and so is the new one until this is removed.
+        reject(&log)?;
+        sync_directory(directory)?;
+    }
     for file in [changes, shared_memory(&log), journal] {
         remove(&file)?;
     }

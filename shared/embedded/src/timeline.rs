@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::{
     BackupError, Embedded, OpenError,
-    backup::damaged_by,
+    backup::{damaged_by, still_there},
     directory::{LOG_FILE, check_header, has_log},
     doctor::damage_of,
     log::{Failure, Mark, connect, failed, identity_of, position_of},
@@ -116,6 +116,7 @@ impl Embedded {
     /// Returns what distinguishes this log from others, as it is now.
     pub fn timeline(&self) -> Result<Timeline, BackupError> {
         let readers = self.readers().ok_or(BackupError::InMemory)?;
+        still_there(readers.path())?;
         let failed = |source| OpenError::Sqlite { path: readers.path().to_owned(), source };
         Timeline::read(readers.path()).map_err(|source| BackupError::Source(failed(source)))
     }

@@ -20,8 +20,6 @@ use metrics::{Counter, Histogram, counter, gauge, histogram};
 const NONE: &str = "none";
 /// OpenTelemetry's name for a method that HTTP does not define: a caller can invent any number of them.
 const OTHER: &str = "_OTHER";
-/// The outcome of a write that may have been applied.
-const UNKNOWN: &str = "outcome_unknown";
 
 /// Returns the name of an operation, such as `PUT /v1/heads/{address}`, or `none` if no route was found.
 ///
@@ -155,10 +153,7 @@ struct Outcomes {
 impl OperationMeters {
     fn new(operation: String) -> Self {
         let duration = histogram!("nameservice_request_duration_seconds", "operation" => operation.clone());
-        let mut meters = Self { operation, duration, durations: Vec::new(), outcomes: Vec::new() };
-        // So that the first one is an increase: an alert fires for a single one.
-        meters.outcomes.push((UNKNOWN.to_owned(), meters.outcomes_of(UNKNOWN)));
-        meters
+        Self { operation, duration, durations: Vec::new(), outcomes: Vec::new() }
     }
 
     fn answered(&mut self, outcome: &str, duration: Duration) {
@@ -166,19 +161,15 @@ impl OperationMeters {
         match self.outcomes.iter_mut().find(|(name, _)| name == outcome) {
             Some((_, outcomes)) => outcomes.seen += 1,
             None => {
-                let outcomes = Outcomes { seen: 1, ..self.outcomes_of(outcome) };
-                self.outcomes.push((outcome.to_owned(), outcomes));
+                let labels = [("operation", self.operation.clone()), ("outcome", outcome.to_owned())];
+                let requests = counter!("nameservice_requests_total", &labels);
+                let lease = lease_counter(&self.operation, outcome);
+                self.outcomes.push((outcome.to_owned(), Outcomes { seen: 1, requests, lease }));
             }
         }
         if self.durations.len() >= KEPT {
             self.report();
         }
-    }
-
-    fn outcomes_of(&self, outcome: &str) -> Outcomes {
-        let labels = [("operation", self.operation.clone()), ("outcome", outcome.to_owned())];
-        let requests = counter!("nameservice_requests_total", &labels);
-        Outcomes { seen: 0, requests, lease: lease_counter(&self.operation, outcome) }
     }
 
     fn report(&mut self) {
@@ -260,7 +251,6 @@ mod tests {
         assert_eq!((ok, unknown), (Some(5), Some(5)), "of the rest");
         assert_eq!(requests("_OTHER /v1/records error"), Some(2));
         assert_eq!(requests("PUT /v1/leases/{address} ok"), Some(1));
-        assert_eq!(requests("PUT /v1/leases/{address} outcome_unknown"), Some(0), "the first one is an increase");
         assert_eq!(rest.get(&("nameservice_leases_total".to_owned(), "held".to_owned())), Some(&1));
         share.report();
         assert!(reported().values().all(|count| *count == 0), "nothing is reported twice");

@@ -1,5 +1,5 @@
-//! What a backup with its check costs the pushes beside it: the same load beside one and alone, in turns, with the standard error of
-//! the mean.
+//! What a backup with its check and a scrub cost the pushes beside them: the same load beside both and alone, in turns, with the standard
+//! error of the mean.
 
 use std::{
     fs, io,
@@ -26,34 +26,38 @@ impl Bench<'_> {
         let (count, peer) = (self.arguments.records.min(RECORDS), Subject::Embedded.peer());
         heading(
             &format!("pushes at {MANY} connections beside other work, with {count} records, in turns"),
-            &["beside", "pushes/s", "alone", "kept", "times it was done"],
+            &["beside", "pushes/s", "alone", "kept", "backups"],
         );
         let server = self.start(Subject::Embedded, DATA, None).await?;
         self.create(&server, peer, &names(count)).await?;
+        server.kill().await?;
         let (mut rates, mut kept, mut done) = ([0.0; 2], Vec::new(), 0);
         for round in 0..ROUNDS {
             let mut measured = [0.0; 2];
             for turn in 0..2 {
                 // Neither is always the first.
                 let alone = (turn + round) % 2;
+                let subject = if alone == 0 { Subject::Scrubbed } else { Subject::Embedded };
+                let server = self.start(subject, DATA, None).await?;
                 let work = (alone == 0).then(|| self.backing_up());
                 measured[alone] = measure(server.port, pushers(peer, MANY), self.time()).await?.rate();
                 if let Some(work) = work {
                     done += work.stop().await?;
                 }
+                server.kill().await?;
             }
             kept.push(measured[0] / measured[1] * 100.0);
             rates = [0, 1].map(|kind: usize| rates[kind] + measured[kind] / ROUNDS as f64);
         }
         row(&[
-            "a backup and its check".into(),
+            "a backup, its check and a scrub".into(),
             format!("{:.0}", rates[0]),
             format!("{:.0}", rates[1]),
             with_error(&kept),
             done.to_string(),
         ]);
         println!();
-        server.kill().await
+        Ok(())
     }
 
     /// Makes backups of the data, one after another, as the service does every hour: by the same function, in a process of its own so
@@ -81,7 +85,7 @@ impl Bench<'_> {
     }
 }
 
-/// Work that is repeated beside the pushes. What else the service does beside them is another row, with work of its own.
+/// Work that is repeated beside the pushes.
 struct Work {
     task: JoinHandle<io::Result<()>>,
     done: Arc<AtomicUsize>,

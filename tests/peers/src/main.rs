@@ -124,6 +124,8 @@ enum Subject<'a> {
     Embedded,
     /// The same without metrics of itself.
     Unmeasured,
+    /// The same with a scrub that begins again every second.
+    Scrubbed,
     /// The service over a DynamoDB at this URL.
     DynamoDb(&'a str),
     /// The same, if another process consumes the table's stream.
@@ -136,6 +138,7 @@ impl Subject<'_> {
         match self {
             Self::Embedded => "nameservice",
             Self::Unmeasured => "nameservice without metrics",
+            Self::Scrubbed => "nameservice that is scrubbed",
             Self::DynamoDb(_) | Self::WithoutConsumer(_) => "nameservice over DynamoDB",
             Self::Etcd => "etcd",
         }
@@ -259,7 +262,11 @@ impl Bench<'_> {
                 command.args(["--initial-cluster", &format!("default={peers}")]);
                 command
             }
-            Subject::Embedded | Subject::Unmeasured | Subject::DynamoDb(_) | Subject::WithoutConsumer(_) => {
+            Subject::Embedded
+            | Subject::Unmeasured
+            | Subject::Scrubbed
+            | Subject::DynamoDb(_)
+            | Subject::WithoutConsumer(_) => {
                 let mut command = Command::new(&self.program);
                 command.arg("serve").args(["--listen", &format!("127.0.0.1:{port}")]).env("RUST_LOG", "error");
                 // Each server has a table of its own, as it has a directory of its own.
@@ -272,9 +279,11 @@ impl Bench<'_> {
                     }
                     _ => command.arg("--data").arg(&data),
                 };
-                if subject == Subject::Unmeasured {
-                    command.arg("--no-metrics");
-                }
+                match subject {
+                    Subject::Unmeasured => command.arg("--no-metrics"),
+                    Subject::Scrubbed => command.args(["--scrub-every", "1s"]),
+                    _ => &mut command,
+                };
                 command
             }
         };

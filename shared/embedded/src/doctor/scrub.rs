@@ -23,15 +23,17 @@ use super::{
     look::{Chain, Problem, look_at_memory, look_at_record},
 };
 use crate::{
-    Embedded,
-    directory::check_header,
+    Embedded, OpenError,
+    directory::{check_header, has_log},
     log::{Failure, Mark, connect, failed, identity_of, is_unavailable, position_of},
-    state::{Memory, Record, State, created_at_position},
+    state::{Memory, Now, Record, State, created_at_position},
     writer::Shared,
 };
 
 /// How many rows one transaction reads. Few in tests, so that there are several.
 const ROWS: usize = if cfg!(test) { 16 } else { 512 };
+/// After how many bytes a transaction reads no further rows.
+const BYTES: usize = 4 * 1024 * 1024;
 /// How many entries of memory are noted between two rests.
 const NOTED: usize = 16 * 1024;
 /// How many findings are kept.
@@ -43,7 +45,7 @@ const SAVE: &str =
     "the service holds what it has answered: save that with `nameservice export` before it stops, and restore a backup";
 const WRITE: &str = "write the record before the service stops, in any way: that stores what the service holds";
 const ANEW: &str = "remove the directory of the replica while it is stopped: it begins again with a snapshot";
-const FORGOTTEN: &str = "nothing: a request from before the purge, if repeated after a restart, may be a new one";
+const PURGE: &str = "create the address and purge it, before the service stops: that stores what is remembered of it";
 const FORGET: &str = "stop the service, and run `nameservice doctor --fix`, which forgets it";
 const CUT: &str =
     "stop the service, and run `nameservice doctor --fix`, which removes the changes up to there, or restore a backup";
@@ -70,12 +72,23 @@ impl Embedded {
     /// Compares every row of the log with what this process holds in memory, while it is in use, and checks the changes, which are
     /// not in memory. Repairs nothing. In memory there is nothing to compare.
     ///
-    /// It blocks, for a thread of its own. After each step it calls `rest` with the time that the step took; if that returns
-    /// false, it ends early.
-    pub fn scrub(&self, rest: &mut dyn FnMut(Duration) -> bool) -> Result<Scrubbed> {
+    /// It blocks, for a thread of its own. After each step it calls `rest` with the time that the step took, and with what was found
+    /// until then; if that returns false, it ends early.
+    pub fn scrub(&self, rest: &mut dyn FnMut(Duration, &Scrubbed) -> bool) -> Result<Scrubbed> {
         let Some(readers) = self.readers() else { return Ok(Scrubbed { is_whole: true, ..Scrubbed::default() }) };
         let mut worked = Duration::ZERO;
         loop {
+            if let Some(what) = gone(readers.path())? {
+                let mut finding = found(FILE_DAMAGED, what);
+                finding.mend = if self.inner.is_replica { ANEW } else { SAVE }.to_owned();
+                return Ok(Scrubbed {
+                    worked,
+                    found: 1,
+                    findings: vec![finding],
+                    is_whole: true,
+                    ..Scrubbed::default()
+                });
+            }
             // A connection of its own: those of readers would show what they have cached, and not what the file has become.
             let connection = connect(readers.path(), OpenFlags::SQLITE_OPEN_READ_ONLY);
             let connection = connection.map_err(|error| failed(Failure::Sqlite(error)))?;
@@ -101,7 +114,7 @@ impl Embedded {
             match ended {
                 Ok(()) => return Ok(Scrubbed { is_whole: true, ..done }),
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Replaced) if rest(AGAIN) => worked = done.worked,
+                Err(Stop::Replaced) if rest(AGAIN, &done) => worked = done.worked,
                 Err(Stop::Replaced | Stop::Ended) => return Ok(done),
             }
         }
@@ -120,7 +133,7 @@ enum Stop {
 
 struct Scrub<'a> {
     shared: &'a Shared,
-    rest: &'a mut dyn FnMut(Duration) -> bool,
+    rest: &'a mut dyn FnMut(Duration, &Scrubbed) -> bool,
     connection: Connection,
     is_replica: bool,
     /// Of the state when it began.
@@ -182,7 +195,7 @@ impl Scrub<'_> {
     fn pause(&mut self, begun: Instant) -> Result<(), Stop> {
         let worked = begun.elapsed();
         self.done.worked += worked;
-        if (self.rest)(worked) { Ok(()) } else { Err(Stop::Ended) }
+        if (self.rest)(worked, &self.done) { Ok(()) } else { Err(Stop::Ended) }
     }
 
     /// Reads the log in one transaction, between two states of memory.
@@ -207,6 +220,7 @@ impl Scrub<'_> {
             let begun = Instant::now();
             let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
             let (mut next, may_be_former) = (last.clone(), self.may_be_former);
+            let (mut bytes, mut is_last) = (0, true);
             let read = self.look(|log| {
                 let mut select = log.prepare_cached(H::SELECT)?;
                 let mut rows = select.query(params![last, ROWS])?;
@@ -215,11 +229,16 @@ impl Scrub<'_> {
                     if !follows(&next, &key) {
                         return Err(disordered());
                     }
+                    bytes += size_of(row, 1);
                     match H::examine(&key, row, may_be_former, &mut problems) {
                         Some(held) => readable.push((key.clone(), held)),
                         None => unreadable.push((key.clone(), problems)),
                     }
                     next = key;
+                    if readable.len() + unreadable.len() == ROWS || bytes >= BYTES {
+                        is_last = false;
+                        break;
+                    }
                 }
                 Ok(())
             })?;
@@ -231,7 +250,7 @@ impl Scrub<'_> {
             }
             // A row of what memory holds is read again by its key, and then it is named.
             for (_, problems) in unreadable.into_iter().filter(|(key, _)| !expected.has(mark_of(key))) {
-                problems.into_iter().for_each(|problem| self.report(problem.finding, H::UNREADABLE_MEND));
+                problems.into_iter().for_each(|problem| self.report(problem.finding, H::UNKNOWN_MEND));
             }
             if let Err(error) = read.rows {
                 let what = format!("the table {} cannot be read to its end: {}", H::TABLE, damage(error)?);
@@ -241,7 +260,7 @@ impl Scrub<'_> {
             self.pause(begun)?;
             // What was created meanwhile is left to the next scrub.
             let is_newer = matches!(next, Value::Integer(id) if self.created_at(id.unsigned_abs()) > self.position);
-            if rows < ROWS || is_newer {
+            if is_last || is_newer {
                 break;
             }
             last = next;
@@ -290,6 +309,7 @@ impl Scrub<'_> {
                     }
                     Ok(None) => {
                         let known = H::held(&read.before, address).filter(|known| H::key(address, known) == *key);
+                        let known = known.filter(|known| !known.is_over(self.shared.now()));
                         if known.is_some_and(|known| is_held::<H>(&read.after, address, known)) {
                             let what = format!("{} has no row", H::name(key));
                             self.report(found(STATE_DIFFERS, what).at(&**address), H::DIFFERENT_MEND);
@@ -329,14 +349,16 @@ impl Scrub<'_> {
     /// Compares what was read from a row with what memory held before and after that.
     fn compare_one<H: Held>(&mut self, before: &State, key: &Value, held: &H, after: &State) {
         let address = held.address(key);
-        let what = match H::held(before, address).filter(|known| H::key(address, known) == *key) {
+        let (what, mend) = match H::held(before, address).filter(|known| H::key(address, known) == *key) {
             Some(known) if !is_held::<H>(after, address, known) || **known == *held => return,
-            Some(_) => "is not what the service holds: an older value, or one that was never written",
+            Some(_) => {
+                ("is not what the service holds: an older value, or one that was never written", H::DIFFERENT_MEND)
+            }
             None if self.may_be_new(key, before, after) => return,
-            None => "is of nothing that the service holds",
+            None => ("is of nothing that the service holds", H::UNKNOWN_MEND),
         };
         let finding = found(STATE_DIFFERS, format!("the row of {} {what}", H::name(key)));
-        self.report(finding.at(address), H::DIFFERENT_MEND);
+        self.report(finding.at(address), mend);
     }
 
     /// Returns whether a row may have been written since a state that does not explain it.
@@ -419,6 +441,8 @@ trait Held: PartialEq + Sized + 'static {
     const UNREADABLE: &'static str;
     const UNREADABLE_MEND: &'static str;
     const DIFFERENT_MEND: &'static str;
+    /// Of a row that memory knows nothing of.
+    const UNKNOWN_MEND: &'static str;
 
     fn all(state: &State) -> impl Iterator<Item = (&Arc<str>, &Arc<Self>)>;
     fn held<'s>(state: &'s State, address: &str) -> Option<&'s Arc<Self>>;
@@ -427,6 +451,11 @@ trait Held: PartialEq + Sized + 'static {
     fn name(key: &Value) -> String;
     fn examine(key: &Value, row: &Row<'_>, may_be_former: bool, problems: &mut Vec<Problem>) -> Option<Self>;
     fn count(done: &mut Scrubbed, rows: usize);
+
+    /// Returns whether it no longer counts, so that its row may be missing.
+    fn is_over(&self, _: Now) -> bool {
+        false
+    }
 }
 
 impl Held for Record {
@@ -437,6 +466,8 @@ impl Held for Record {
     const UNREADABLE: &'static str = "record-unreadable";
     const UNREADABLE_MEND: &'static str = WRITE;
     const DIFFERENT_MEND: &'static str = WRITE;
+    // No write stores another row in its place, and the next start finds two of one address.
+    const UNKNOWN_MEND: &'static str = SAVE;
 
     fn all(state: &State) -> impl Iterator<Item = (&Arc<str>, &Arc<Self>)> {
         state.records.iter()
@@ -478,7 +509,8 @@ impl Held for Memory {
     const FIRST: Value = Value::Text(String::new());
     const UNREADABLE: &'static str = "memory-unreadable";
     const UNREADABLE_MEND: &'static str = FORGET;
-    const DIFFERENT_MEND: &'static str = FORGOTTEN;
+    const DIFFERENT_MEND: &'static str = PURGE;
+    const UNKNOWN_MEND: &'static str = PURGE;
 
     fn all(state: &State) -> impl Iterator<Item = (&Arc<str>, &Arc<Self>)> {
         state.memories.iter()
@@ -506,6 +538,10 @@ impl Held for Memory {
     }
 
     fn count(_: &mut Scrubbed, _: usize) {}
+
+    fn is_over(&self, now: Now) -> bool {
+        self.is_over(now)
+    }
 }
 
 /// What memory held when a scrub began, as 64 bits each, and whether it was read.
@@ -573,16 +609,20 @@ impl Changes {
              ORDER BY position LIMIT ?3",
         )?;
         let mut rows = select.query(params![self.after, self.until, ROWS])?;
-        let mut read = 0;
+        let (mut read, mut bytes, mut is_all) = (0, 0, true);
         while let Some(row) = rows.next()? {
             let position: u64 = row.get(0)?;
             if position <= self.after {
                 return Err(disordered());
             }
+            bytes += size_of(row, 3);
             self.take(position, row, oldest);
             read += 1;
+            if read == ROWS || bytes >= BYTES {
+                is_all = false;
+                break;
+            }
         }
-        let is_all = read < ROWS;
         if is_all {
             self.end(log, oldest)?;
         }
@@ -639,6 +679,22 @@ impl Changes {
 /// Returns the position of the oldest change.
 fn oldest(log: &Connection) -> rusqlite::Result<Option<u64>> {
     log.query_row("SELECT position FROM changes ORDER BY position LIMIT 1", [], |row| row.get(0)).optional()
+}
+
+/// Returns what is wrong with a file that no longer holds the log. It is not opened: of one that was cut to nothing, SQLite removes the
+/// write-ahead file, which is in use.
+fn gone(path: &Path) -> Result<Option<String>> {
+    match has_log(path) {
+        Ok(true) => Ok(None),
+        Ok(false) => Ok(Some(format!("{} is gone", path.display()))),
+        Err(error @ OpenError::Io { .. }) => Err(failed(Failure::File(error))),
+        Err(error) => Ok(Some(nameservice_model::chain(&error))),
+    }
+}
+
+/// Returns the bytes of a column.
+fn size_of(row: &Row<'_>, column: usize) -> usize {
+    row.get_ref(column).ok().and_then(|value| value.as_blob().ok()).map_or(0, <[u8]>::len)
 }
 
 fn found(code: &'static str, what: String) -> Finding {

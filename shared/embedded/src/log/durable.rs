@@ -123,6 +123,16 @@ impl Durable {
     }
 }
 
+/// Notes, durably, that no log is whole that is beside the file: each is rejected until the file is removed. What had its name keeps its content.
+pub(crate) fn reject(log: &Path) -> io::Result<()> {
+    let path = log.with_file_name(DURABLE_FILE);
+    let new = path.with_extension("durable.new");
+    let mut file = File::create(&new)?;
+    file.write_all(Mark { log: "0".repeat(16), position: 0, chain: 0 }.text().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(new, path)
+}
+
 fn open(path: &Path) -> io::Result<File> {
     File::options().write(true).create(true).truncate(false).open(path)
 }

@@ -38,7 +38,7 @@ use metrics::counter;
 use rusqlite::{Connection, OpenFlags, config::DbConfig, ffi, params};
 
 use durable::Durable;
-pub(crate) use durable::{Mark, incomplete};
+pub(crate) use durable::{Mark, incomplete, reject};
 pub(crate) use reader::{Failure, HistoryRange, Interrupt, Readers, failed, is_unavailable};
 
 use crate::{

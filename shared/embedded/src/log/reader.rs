@@ -12,6 +12,7 @@ use nameservice_model::{Change, Error, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row, params};
 
 use super::{Mark, connect, identity_of, position_of, rows};
+use crate::{OpenError, directory::has_log};
 
 const READ: &str = "read the log";
 /// The largest integer of SQLite.
@@ -157,6 +158,10 @@ impl Readers {
         let connection = match idle {
             Some(connection) => connection,
             None => {
+                // Of a file that was cut to nothing, SQLite would remove the write-ahead file, which is in use.
+                if !has_log(&self.path).map_err(|error| failed(Failure::File(error)))? {
+                    return Err(failed(Failure::Gone));
+                }
                 let opened = connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY);
                 let opened = opened.map_err(|error| failed(error.into()))?;
                 if let Some(interrupt) = &self.interrupt {
@@ -192,12 +197,18 @@ pub(crate) enum Failure {
     Row(#[from] rows::Unreadable),
     #[error("the path is not UTF-8")]
     Path,
+    #[error("the file of the log is gone")]
+    Gone,
+    #[error(transparent)]
+    File(OpenError),
 }
 
 /// Returns whether an error passes: no descriptor or memory is left, the disk does not answer, or another process is in the way.
 pub(crate) fn is_unavailable(error: &rusqlite::Error) -> bool {
-    const PASSING: [ErrorCode; 5] = [
+    const PASSING: [ErrorCode; 7] = [
         ErrorCode::CannotOpen,
+        ErrorCode::DatabaseLocked,
+        ErrorCode::FileLockingProtocolFailed,
         ErrorCode::OutOfMemory,
         ErrorCode::SystemIoFailure,
         ErrorCode::DatabaseBusy,
@@ -208,7 +219,8 @@ pub(crate) fn is_unavailable(error: &rusqlite::Error) -> bool {
 
 pub(crate) fn failed(source: Failure) -> Error {
     match &source {
-        Failure::Sqlite(error) if is_unavailable(error) => {
+        Failure::Sqlite(error) if !is_unavailable(error) => Error::Store { operation: READ, source: source.into() },
+        Failure::Sqlite(_) | Failure::Gone | Failure::File(OpenError::Io { .. }) => {
             Error::Unavailable { operation: READ, source: Some(source.into()) }
         }
         _ => Error::Store { operation: READ, source: source.into() },

@@ -34,6 +34,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Returns whether it no longer counts.
+    pub(crate) fn is_over(&self, now: Now) -> bool {
+        is_over(self.at, now)
+    }
+
     /// Returns the `t` and the id of the head that this call has created the purged record with.
     pub(super) fn first_head(&self, call: CallId) -> Option<(i64, Arc<str>)> {
         self.first_head.as_ref().filter(|(by, ..)| *by == call).map(|(_, t, id)| (*t, id.clone()))

@@ -342,7 +342,7 @@ async fn nothing_that_reads_an_open_log_in_this_process_ends_its_locks() {
     let _ = names.backup(to("one")).await.unwrap();
     let _ = names.timeline().unwrap();
     assert!(names.backup_bytes().await.unwrap() > 0 && is_locked_for_others(path, NAME));
-    assert!(names.scrub(&mut |_| true).unwrap().is_whole && is_locked_for_others(path, NAME));
+    assert!(names.scrub(&mut |_, _| true).unwrap().is_whole && is_locked_for_others(path, NAME));
     let _ = backup(path, to("two")).await.unwrap();
     copy_observed(path, to("three"), &|_| {}).await.unwrap();
     let timeline = Timeline::open(path).unwrap();

@@ -294,10 +294,13 @@ async fn what_a_restore_has_left_is_no_backup_and_nothing_beside_a_copy_makes_it
     let mut replaced = None;
     replace(&data, &left, None, &mut replaced).unwrap();
     assert!(has(&data, "a").await && !has(&data, "later").await && !left.exists());
-    // What fails once the former data was moved aside says where that is.
+    // What fails once the former data was moved aside says where that is, and what is left of it is not opened without its last changes.
+    pushed(&open(&data), "b", 1).await;
     replace(&data, &left, None, &mut replaced).unwrap_err();
     let replaced = replaced.unwrap();
-    assert!(replaced.join(LOG_FILE).exists());
+    assert!(has(&replaced, "b").await);
+    let rejected = Embedded::open(&data, Options::default()).unwrap_err();
+    assert!(matches!(rejected, OpenError::Incomplete { .. }), "{rejected:?}");
     let failed = RestoreError::Io { path: data, replaced: Some(replaced.clone()), source: io::ErrorKind::Other.into() };
     assert!(failed.to_string().contains(replaced.to_str().unwrap()), "{failed}");
 }

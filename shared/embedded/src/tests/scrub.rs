@@ -28,7 +28,7 @@ use crate::{CODES, Embedded, Options, Replicated, Scrubbed, directory::LOG_FILE,
 
 /// Returns what a scrub finds that reads everything.
 fn scrubbed(names: &Embedded) -> Scrubbed {
-    let scrubbed = names.scrub(&mut |_| true).unwrap();
+    let scrubbed = names.scrub(&mut |_, _| true).unwrap();
     assert!(scrubbed.is_whole);
     assert_eq!(scrubbed.findings.len() as u64, scrubbed.found.min(20));
     for finding in &scrubbed.findings {
@@ -124,7 +124,7 @@ async fn a_sound_replica_has_no_findings_however_often_it_begins_again() {
     let scrubs = spawn_blocking(move || {
         let mut findings = Vec::new();
         while !is_done.load(Ordering::Relaxed) {
-            findings.extend(scrubbing.scrub(&mut |_| !is_done.load(Ordering::Relaxed)).unwrap().findings);
+            findings.extend(scrubbing.scrub(&mut |_, _| !is_done.load(Ordering::Relaxed)).unwrap().findings);
         }
         findings.extend(scrubbed(&scrubbing).findings);
         findings
@@ -269,11 +269,17 @@ async fn rows_that_are_valid_and_not_what_is_served_are_found_until_the_record_i
     assert_eq!(found(&names), []);
     log.execute("INSERT INTO records VALUES (?1, ?2)", params![id, older]).unwrap();
     named(found(&names), "is of nothing");
+    let mend = scrubbed(&names).findings.remove(0).mend;
+    assert!(mend.contains("export"), "no write mends it: {mend}");
     log.execute("DELETE FROM records WHERE id = ?1", [id]).unwrap();
 
     let memory: Vec<u8> = log.query_row("SELECT body FROM memories", [], |row| row.get(0)).unwrap();
     log.execute("DELETE FROM memories", []).unwrap();
     named(found(&names), "has no row");
+    let later = std::time::SystemTime::now() + Duration::from_secs(49 * 3600);
+    let names = names.with_clock(move || later);
+    assert_eq!(found(&names), [], "it no longer counts");
+    let names = names.with_clock(std::time::SystemTime::now);
     log.execute("INSERT INTO memories VALUES ('a7:main', ?1)", [&memory]).unwrap();
     pushed(&names, "a7", 1).await;
     purged(&names, "a7").await;
@@ -340,7 +346,7 @@ async fn a_scrub_ends_when_it_is_told_and_keeps_no_checkpoint_waiting() {
     let names = open(directory.path());
     let log = Connection::open(directory.path().join(LOG_FILE)).unwrap();
     let mut steps = 0;
-    let whole = names.scrub(&mut |_| {
+    let whole = names.scrub(&mut |_, _| {
         steps += 1;
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         assert_eq!(log.query_row(checkpoint, [], |row| row.get::<_, i64>(0)).unwrap(), 0, "a reader is in the way");
@@ -349,7 +355,7 @@ async fn a_scrub_ends_when_it_is_told_and_keeps_no_checkpoint_waiting() {
     assert!(whole.unwrap().is_whole && steps > 10, "{steps}");
     for last in 1..=steps {
         let mut step = 0;
-        let scrub = names.scrub(&mut |_| {
+        let scrub = names.scrub(&mut |_, _| {
             step += 1;
             step < last
         });
@@ -357,5 +363,71 @@ async fn a_scrub_ends_when_it_is_told_and_keeps_no_checkpoint_waiting() {
         assert!(!scrub.is_whole && scrub.found == 0 && step == last, "{last}: {scrub:?}");
     }
     let memory = Embedded::memory(Options::default()).unwrap();
-    assert!(memory.scrub(&mut |_| panic!("there is nothing to read")).unwrap().is_whole);
+    assert!(memory.scrub(&mut |_, _| panic!("there is nothing to read")).unwrap().is_whole);
+}
+
+#[tokio::test]
+async fn what_is_found_is_known_before_a_scrub_ends() {
+    let directory = filled().await;
+    let names = open(directory.path());
+    damage(directory.path(), "UPDATE records SET body = x'00' WHERE id = (SELECT min(id) FROM records)");
+    let mut known = Vec::new();
+    let scrub = names.scrub(&mut |_, so_far| {
+        known.extend(so_far.findings.clone());
+        known.is_empty()
+    });
+    let scrub = scrub.unwrap();
+    assert!(!scrub.is_whole && scrub.found == 1 && known == scrub.findings, "{scrub:?}");
+}
+
+#[tokio::test]
+async fn large_rows_are_read_a_few_at_a_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let names = open(directory.path());
+    for n in 0..8 {
+        pushed(&names, &format!("a/{n}"), 1).await;
+    }
+    let count = || {
+        let mut steps = 0;
+        let scrub = names.scrub(&mut |_, _| {
+            steps += 1;
+            true
+        });
+        (scrub.unwrap().records, steps)
+    };
+    let (records, steps) = count();
+    damage(directory.path(), "UPDATE records SET body = zeroblob(3000000)");
+    assert_eq!((records, count().0), (8, 8));
+    assert!(count().1 >= steps + 3, "{steps}");
+}
+
+/// What another process does: it removes the file of a log, or cuts it to nothing.
+const END: &str = "NAMESERVICE_TEST_END";
+
+#[tokio::test]
+async fn a_log_that_is_gone_or_cut_to_nothing_is_found_and_keeps_its_write_ahead_file() {
+    const NAME: &str = "tests::scrub::a_log_that_is_gone_or_cut_to_nothing_is_found_and_keeps_its_write_ahead_file";
+    if let Ok(wanted) = std::env::var(END) {
+        let (end, log) = wanted.split_once(' ').unwrap();
+        return match end {
+            "cut" => drop(File::create(log).unwrap()),
+            _ => std::fs::remove_file(log).unwrap(),
+        };
+    }
+    for (end, words) in [("cut", "shorter than a header"), ("removed", "is gone")] {
+        let directory = tempfile::tempdir().unwrap();
+        let names = open(directory.path());
+        pushed(&names, "a", 1).await;
+        let log = directory.path().join(LOG_FILE);
+        let mut other = Command::new(std::env::current_exe().unwrap());
+        other.args(["--exact", NAME]).stdout(Stdio::null()).env(END, format!("{end} {}", log.display()));
+        assert!(other.status().unwrap().success());
+        let found = found(&names);
+        assert!(found.len() == 1 && found[0].0 == "file-damaged" && found[0].2.contains(words), "{found:?}");
+        let backup = names.backup(directory.path().join("backup")).await.unwrap_err();
+        assert!(backup.is_damage(), "{backup:?}");
+        assert!(names.timeline().is_err());
+        let _ = names.history(&at("a"), &nameservice_model::HistoryQuery::default()).await;
+        assert!(directory.path().join(format!("{LOG_FILE}-wal")).metadata().unwrap().len() > 0);
+    }
 }
