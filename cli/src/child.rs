@@ -2,8 +2,6 @@
 //!
 //! The command runs in a process group of its own, as under `timeout`: processes that it has started are stopped with it,
 //! and a Ctrl-C reaches it once, forwarded from here. For the same reason it cannot read from the terminal.
-//!
-//! A process that is killed stops nothing. So another process, the guard, waits for the end of this one, and kills the group.
 
 use std::{collections::BTreeMap, ffi::OsString, io, process::ExitStatus, time::Duration};
 
@@ -11,9 +9,6 @@ use tokio::{
     process::{Child, Command},
     time::{Instant, sleep},
 };
-
-#[cfg(unix)]
-use crate::output;
 
 /// How often a group that was asked to end is checked.
 const POLL: Duration = Duration::from_millis(20);
@@ -24,8 +19,6 @@ pub struct Running {
     child: Child,
     #[cfg(unix)]
     group: Option<rustix::process::Pid>,
-    #[cfg(unix)]
-    guard: system::Guard,
 }
 
 impl Running {
@@ -37,23 +30,13 @@ impl Running {
         let mut command = Command::new(program);
         command.args(arguments).envs(environment);
         #[cfg(unix)]
-        {
-            let mut guard = system::Guard::start();
-            // The guard knows the group before the command is in it: this process may be killed at any moment.
-            let leader = system::Leader::start().ok();
-            let group = leader.as_ref().and_then(system::Leader::group);
-            guard.watch(group);
-            let spawned = command.process_group(group.map_or(0, |group| group.as_raw_nonzero().get())).spawn();
-            drop(leader);
-            let child = spawned.inspect_err(|_| guard.watch(None))?;
-            let group = group.or_else(|| rustix::process::Pid::from_raw(child.id()?.try_into().ok()?));
-            guard.watch(group);
-            Ok(Self { child, group, guard })
-        }
-        #[cfg(not(unix))]
-        {
-            Ok(Self { child: command.spawn()? })
-        }
+        command.process_group(0);
+        let child = command.spawn()?;
+        Ok(Self {
+            #[cfg(unix)]
+            group: child.id().and_then(|id| rustix::process::Pid::from_raw(id.try_into().ok()?)),
+            child,
+        })
     }
 
     /// Waits for its end.
@@ -61,26 +44,15 @@ impl Running {
         self.child.wait().await
     }
 
-    /// Ends the command and the processes that it has started: by request, and after the grace period by force. Of a command that
-    /// has ended, it ends those that are left.
+    /// Ends the command and the processes that it has started: by request, and after the grace period by force.
     pub async fn stop(&mut self, grace: Duration) -> io::Result<ExitStatus> {
-        let ended = self.end(grace).await;
-        #[cfg(unix)]
-        if ended.is_ok() {
-            self.guard.watch(None);
-        }
-        ended
-    }
-
-    async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         let deadline = Instant::now() + grace;
         self.pass(Signal::Terminate);
         while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait()? {
-                self.reap();
-                if !self.has_members() {
-                    return Ok(status);
-                }
+            if let Some(status) = self.child.try_wait()?
+                && !self.has_members()
+            {
+                return Ok(status);
             }
             sleep(POLL).await;
         }
@@ -119,13 +91,9 @@ impl Signal {
 
 #[cfg(unix)]
 mod system {
-    use std::{
-        io::Write as _,
-        os::unix::process::{CommandExt as _, ExitStatusExt as _},
-        process::{self as std_process, ChildStdin, Stdio},
-    };
+    use std::os::unix::process::ExitStatusExt as _;
 
-    use rustix::process::{self, Pid, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
+    use rustix::process::{self, kill_process_group, test_kill_process_group};
     use tokio::signal::unix::{self, SignalKind, signal};
 
     use super::*;
@@ -161,13 +129,6 @@ mod system {
             }
         }
 
-        /// Takes note of processes of the group that have ended and are children of this one, as they are of the first process of a
-        /// container: until then they are members.
-        pub(super) fn reap(&self) {
-            let Some(group) = self.group else { return };
-            while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
-        }
-
         pub(super) fn has_members(&self) -> bool {
             self.group.is_some_and(|group| test_kill_process_group(group).is_ok())
         }
@@ -180,82 +141,6 @@ mod system {
                 },
                 None => self.child.start_kill(),
             }
-        }
-    }
-
-    /// Its arguments: it is this program.
-    const GUARD: [&str; 2] = ["lease", "guard"];
-
-    /// The process that ends the group if this process has not. It is in a group of its own, so that whatever ends this one by its
-    /// group does not end it.
-    #[derive(Debug)]
-    pub(super) struct Guard(Option<ChildStdin>);
-
-    impl Guard {
-        /// Starts it. A command runs without it where it cannot be started, as without `/proc`.
-        pub(super) fn start() -> Self {
-            let started = Self::process();
-            if let Err(error) = &started {
-                output::note(&format!(
-                    "the command runs on if this process is killed: its guard cannot be started: {error}"
-                ));
-            }
-            Self(started.ok())
-        }
-
-        /// Names the group to end; none, if it has ended.
-        pub(super) fn watch(&mut self, group: Option<Pid>) {
-            let group = group.map_or(0, |group| group.as_raw_nonzero().get());
-            if let Some(guard) = &mut self.0 {
-                // A guard that was killed is none.
-                let _ = writeln!(guard, "{group}");
-            }
-        }
-
-        fn process() -> io::Result<ChildStdin> {
-            let mut guard = waiting()?;
-            guard.stdin.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
-        }
-    }
-
-    /// A process that does nothing in a new group, until the command is in it.
-    #[derive(Debug)]
-    pub(super) struct Leader(std_process::Child);
-
-    impl Leader {
-        pub(super) fn start() -> io::Result<Self> {
-            waiting().map(Self)
-        }
-
-        pub(super) fn group(&self) -> Option<Pid> {
-            Pid::from_raw(self.0.id().try_into().ok()?)
-        }
-    }
-
-    impl Drop for Leader {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    /// Starts this program in a group of its own, where it waits for the end of its stdin.
-    fn waiting() -> io::Result<std_process::Child> {
-        // Also if the file of the program was replaced since.
-        #[cfg(target_os = "linux")]
-        let program = "/proc/self/exe";
-        #[cfg(not(target_os = "linux"))]
-        let program = std::env::current_exe()?;
-        let mut command = std_process::Command::new(program);
-        command.arg0("nameservice").args(GUARD).env_clear().current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
-    }
-
-    /// Waits for the end of the process that has started this one, and kills the group that it has named last.
-    pub fn guard() {
-        let lines = io::stdin().lines().map_while(Result::ok);
-        if let Some(group) = lines.last().and_then(|group| Pid::from_raw(group.parse().ok()?)) {
-            let _ = kill_process_group(group, process::Signal::KILL);
         }
     }
 
@@ -316,8 +201,6 @@ mod system {
         /// Nothing stops a command here.
         pub fn resume(&mut self) {}
 
-        pub(super) fn reap(&self) {}
-
         pub(super) fn has_members(&self) -> bool {
             false
         }
@@ -326,9 +209,6 @@ mod system {
             self.child.start_kill()
         }
     }
-
-    /// Nothing is guarded here.
-    pub fn guard() {}
 
     /// The signals that are meant for the command.
     #[derive(Debug)]
@@ -358,4 +238,4 @@ mod system {
     }
 }
 
-pub use system::{Signals, exit_code, guard, stop_this_process};
+pub use system::{Signals, exit_code, stop_this_process};

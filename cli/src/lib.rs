@@ -83,10 +83,6 @@ pub async fn program() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    if matches!(cli.command, args::Command::Lease(commands::lease::LeaseCommand::Guard)) {
-        child::guard();
-        return ExitCode::SUCCESS;
-    }
     let json = cli.json;
     #[cfg(not(feature = "traces"))]
     let traces: Option<traces::Traces> = None;

@@ -149,6 +149,8 @@ fn pause_after(found: u64, every: Duration) -> Duration {
 /// Writes what a scrub has found to the log as soon as it is found, and to where health and metrics show it: it may not come to its end. `named`
 /// is how many findings were written before.
 fn name(scrubbed: &Scrubbed, named: &mut usize, damage: &Damage) {
+    // One of a replica begins again with its data.
+    *named = (*named).min(scrubbed.findings.len());
     if scrubbed.found == 0 {
         return;
     }
@@ -194,6 +196,9 @@ mod tests {
         scrubbed.found = 3;
         name(&scrubbed, &mut named, &damage);
         assert!(damage.reason().is_some());
+        named = 3;
+        name(&Scrubbed::default(), &mut named, &damage);
+        assert_eq!(named, 0, "it has begun again");
         report(&Scrubbed::default(), Duration::ZERO, &damage);
         assert!(damage.reason().is_none());
     }

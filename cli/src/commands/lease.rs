@@ -85,8 +85,6 @@ pub(crate) async fn run(session: &Session, command: LeaseCommand) -> Result<(), 
         }
         LeaseCommand::Show(args) => show(session, &args.address).await,
         LeaseCommand::Run(args) => run_under(session, args).await,
-        // Done before a session begins.
-        LeaseCommand::Guard => Ok(()),
     }
 }
 
@@ -264,19 +262,7 @@ async fn watch(
     loop {
         tokio::select! {
             biased;
-            status = running.wait() => {
-                let status = status.map_err(Failure::Watch)?;
-                // What it has left running would run on without the lease.
-                tokio::select! {
-                    biased;
-                    stopped = running.stop(GRACE) => stopped,
-                    lost = &mut kept => return Ok(Err(lost)),
-                    // Whoever asks for the end does not wait for theirs.
-                    _ = signals.next() => running.stop(Duration::ZERO).await,
-                }
-                .map_err(Failure::Watch)?;
-                return Ok(Ok(status));
-            }
+            status = running.wait() => return status.map(Ok).map_err(Failure::Watch),
             lost = &mut kept => return Ok(Err(lost)),
             signal = signals.next() => match signal {
                 // The command is stopped first, so that it does not run on under a lease that is not refreshed.

@@ -170,47 +170,6 @@ fn signals_reach_the_command_and_its_end_is_passed_on() {
     });
 }
 
-/// Waits until no process has the pipe of the command's stdout.
-fn wait_for_end(mut stdout: BufReader<std::process::ChildStdout>) {
-    let (ended, end) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let _ = stdout.read_to_string(&mut String::new());
-        ended.send(())
-    });
-    assert!(end.recv_timeout(LONG).is_ok(), "a process of the command runs on");
-}
-
-#[test]
-fn what_a_command_leaves_running_ends_before_its_lease_is_released() {
-    with_service(|url, _| {
-        for left in ["sleep 600 &", "(trap '' TERM; exec sleep 600) &"] {
-            let mut process = hold(url, "--holder one", &format!("{left} echo up; read _; exit 7"));
-            let (_, stdout) = first_line(&mut process);
-            drop(process.stdin.take());
-            wait_for_end(stdout);
-            assert_eq!(finished(process).0.code(), Some(7), "{left}");
-            assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
-        }
-        // A signal that ends the command, and not what it has started.
-        let mut process = hold(url, "--holder one", "(trap '' TERM; exec sleep 600) & echo up; wait");
-        let (_, stdout) = first_line(&mut process);
-        signal(&process, "-TERM");
-        wait_for_end(stdout);
-        assert_eq!(finished(process).0.code(), Some(143));
-    });
-}
-
-#[test]
-fn a_command_and_what_it_has_started_end_with_a_program_that_is_killed() {
-    with_service(|url, _| {
-        let mut process = hold(url, "--holder one", "trap '' HUP INT TERM; sleep 600 & echo up; wait");
-        let (_, stdout) = first_line(&mut process);
-        process.kill().unwrap();
-        wait_for_end(stdout);
-        finished(process);
-    });
-}
-
 /// A service that accepts a request for a lease and never answers.
 #[test]
 fn signals_end_the_wait_for_a_lease_at_any_moment() {

@@ -34,15 +34,11 @@ pub enum LeaseCommand {
     /// NAMESERVICE_ADDRESS, NAMESERVICE_LEASE_NAME, NAMESERVICE_LEASE_HOLDER and NAMESERVICE_LEASE_TOKEN in its
     /// environment, from which push, status and config read the lease that they claim. It runs in a process group of
     /// its own, receives the signals that this process receives, and is stopped once the lease is lost or has expired:
-    /// by SIGTERM, and 5 seconds later by SIGKILL. So is what it leaves running in its group when it ends, before the
-    /// lease is released. If this process is killed, the group is killed.
+    /// by SIGTERM, and 5 seconds later by SIGKILL.
     ///
     /// Exits with the command's code, or 128 plus the signal that ended it; with 3 if another holder has the lease or
     /// it was lost.
     Run(LeaseRunArgs),
-    /// Wait for the end of `lease run`, and kill what it has left
-    #[command(hide = true)]
-    Guard,
 }
 
 /// `lease acquire`

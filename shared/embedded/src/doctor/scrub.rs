@@ -45,7 +45,8 @@ const SAVE: &str =
     "the service holds what it has answered: save that with `nameservice export` before it stops, and restore a backup";
 const WRITE: &str = "write the record before the service stops, in any way: that stores what the service holds";
 const ANEW: &str = "remove the directory of the replica while it is stopped: it begins again with a snapshot";
-const PURGE: &str = "create the address and purge it, before the service stops: that stores what is remembered of it";
+const FORGOTTEN: &str =
+    "nothing, unless a request from before the purge may be repeated after a restart: it is then a new one";
 const FORGET: &str = "stop the service, and run `nameservice doctor --fix`, which forgets it";
 const CUT: &str =
     "stop the service, and run `nameservice doctor --fix`, which removes the changes up to there, or restore a backup";
@@ -114,7 +115,7 @@ impl Embedded {
             match ended {
                 Ok(()) => return Ok(Scrubbed { is_whole: true, ..done }),
                 Err(Stop::Failed(error)) => return Err(error),
-                Err(Stop::Replaced) if rest(AGAIN, &done) => worked = done.worked,
+                Err(Stop::Replaced) if rest(AGAIN, &Scrubbed::default()) => worked = done.worked,
                 Err(Stop::Replaced | Stop::Ended) => return Ok(done),
             }
         }
@@ -509,8 +510,9 @@ impl Held for Memory {
     const FIRST: Value = Value::Text(String::new());
     const UNREADABLE: &'static str = "memory-unreadable";
     const UNREADABLE_MEND: &'static str = FORGET;
-    const DIFFERENT_MEND: &'static str = PURGE;
-    const UNKNOWN_MEND: &'static str = PURGE;
+    const DIFFERENT_MEND: &'static str = FORGOTTEN;
+    // The doctor forgets one that cannot be read.
+    const UNKNOWN_MEND: &'static str = FORGET;
 
     fn all(state: &State) -> impl Iterator<Item = (&Arc<str>, &Arc<Self>)> {
         state.memories.iter()

@@ -127,7 +127,12 @@ impl Durable {
 pub(crate) fn reject(log: &Path) -> io::Result<()> {
     let path = log.with_file_name(DURABLE_FILE);
     let new = path.with_extension("durable.new");
-    let mut file = File::create(&new)?;
+    // Whoever may write the directory could have the superuser write through a link.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::options().write(true).create_new(true).open(&new)?;
     file.write_all(Mark { log: "0".repeat(16), position: 0, chain: 0 }.text().as_bytes())?;
     file.sync_all()?;
     fs::rename(new, path)

@@ -220,6 +220,16 @@ async fn a_lock_that_leads_to_another_file_leaves_it_as_it_is() {
     };
     assert_eq!(in_use(&data), None);
     drop(names);
+    // Nor is what a restore writes beside the log.
+    let beside = data.join("nameservice.log.durable.new");
+    let links: [fn(&Path, &Path) -> io::Result<()>; 2] =
+        [|to, at| std::os::unix::fs::symlink(to, at), |to, at| fs::hard_link(to, at)];
+    for linked in links {
+        linked(&other, &beside).unwrap();
+        restored(root.path(), "data", true).await.unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of somebody else");
+        let _ = fs::remove_file(&beside);
+    }
     // What does not exist is not created.
     let nothing = root.path().join("nothing");
     fs::remove_file(data.join("lock")).unwrap();
