@@ -24,8 +24,8 @@ import time
 
 import yaml
 from ports import free_port
-from running import LONG, backups_in, certificate, run, until
-from scraped import COMMIT, SCRAPES, Story, Unmountable, as_root, continued, written
+from running import LONG, backups_in, certificate, run
+from scraped import COMMIT, SCRAPES, Story, Unmountable, as_root, continued, until, written
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RULES = ROOT / "infra/self-hosted/prometheus/alerts.yml"
@@ -570,8 +570,8 @@ def main():
     disk = folder / "disk.so"
     run("cc", "-shared", "-fPIC", "-O1", ROOT / ".ci/disk.c", "-o", disk, "-ldl")
     begun = time.monotonic()
-    # Other steps of the gate run beside this one, and some wait for seconds only.
-    os.nice(10)
+    # Other steps of the gate run beside this one, and some wait for seconds only. So all of this waits longer: see `scraped.until`.
+    os.nice(5)
     # Those that wait the longest are the first.
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         stories = [Story(name, program, disk, folder / name) for name in sorted(chosen, key=list(FAULTS).index)]

@@ -26,8 +26,8 @@ def within(seconds, holds):
     return found
 
 
-def until(holds, what):
-    return within(LONG, holds) or sys.exit(f"{what} did not come about within {LONG} s")
+def until(holds, what, seconds=LONG):
+    return within(seconds, holds) or sys.exit(f"{what} did not come about within {seconds} s")
 
 
 @contextlib.contextmanager

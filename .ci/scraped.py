@@ -10,7 +10,8 @@ import re
 import signal
 
 from ports import free_port
-from running import LONG, process, run, until
+from running import LONG, process, run
+from running import until as until_within
 
 # An id as Fluree has them.
 COMMIT = "bagaybqabciqgzqtsjbrqbffrm4ty533it7ddqf64mij4qin6czev43pzhuhgqky"
@@ -122,6 +123,11 @@ class Service:
 
     def scrape(self):
         self.scrapes.append(self.look())
+
+
+def until(holds, what):
+    """Waits longer than others: these services have what the steps beside them leave of the processors."""
+    return until_within(holds, what, 5 * LONG)
 
 
 class Unmountable(Exception):
