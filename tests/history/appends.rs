@@ -340,7 +340,7 @@ async fn over_replicas_no_cycle_connects_transactions_whatever_is_cut_or_killed(
                 let pause = Duration::from_millis(random.random_range(20..300));
                 tokio::select! {
                     history = &mut history => break history,
-                    () = tokio::time::sleep(pause) => match random.random_range(0..8) {
+                    () = world.until_the_next_fault(pause) => match random.random_range(0..8) {
                         0 => replicas[random.random_range(0..2)].kill_and_restart().await,
                         1 => upstream.kill_and_restart().await,
                         _ => links[random.random_range(0..2)].interrupt(pause / 2).await,

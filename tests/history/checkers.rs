@@ -85,7 +85,35 @@ fn indexed_again(rev: i64) -> [Vec<Entry>; 3] {
     ]
 }
 
-fn fine() -> [(&'static str, Vec<Entry>); 7] {
+/// A status that a lost push has written, shown beside a lease, and lost calls that nobody saw: each of them may have been applied,
+/// before or after each of the others.
+fn shown_beside_lost_calls() -> Vec<Entry> {
+    let status = |n: i64| json!({ "expected": { "v": 1 }, "new": { "payload": { "state": "s1", "n": n } } });
+    let push = |concern: Concern, body: Value| Asked::Push(Spot::new("a", concern), body);
+    let both = |n: i64| {
+        let mut push_status = status(n);
+        push_status["op"] = json!("push_status");
+        push_status["address"] = json!("a");
+        Asked::Transaction(vec![json!({ "op": "push_head", "address": "a", "new": at_t(n) }), push_status])
+    };
+    let asked = (1..=6).flat_map(|n| {
+        let holder = ["b", "c", "d"][n as usize % 3];
+        let index = json!({ "expected": { "id": null, "t": 0, "rev": 0 }, "new": at_t(10 + n) });
+        [leases(holder), pushes_head(20 + n), push(Concern::Index, index), both(30 + n)]
+    });
+    let lost = asked.chain([push(Concern::Status, status(4))]);
+    let mut history: Vec<Entry> = lost.zip(0..).map(|(asked, n)| open(n as u32, n, asked)).collect();
+    let shown = was_leased("a", 1).1["lease"].clone();
+    let status = json!({ "v": 3, "payload": { "state": "indexing", "n": 4, "index_lock": shown } });
+    history.extend([
+        entry(100, 100, 101, leases("a"), was_leased("a", 1)),
+        entry(100, 102, 103, Asked::Read(Spot::status_of("a")), (200, status)),
+        reads_head(100, 104, 105, 0),
+    ]);
+    history
+}
+
+fn fine() -> [(&'static str, Vec<Entry>); 8] {
     let [alone, under_a_lease, in_a_transaction] = indexed_again(1);
     [
         ("an index again", alone),
@@ -104,6 +132,7 @@ fn fine() -> [(&'static str, Vec<Entry>); 7] {
             "the token after a lost acquisition",
             vec![open(0, 0, leases("a")), entry(1, 1, 2, leases("a"), was_leased("a", 2))],
         ),
+        ("a value beside a lease and lost calls", shown_beside_lost_calls()),
     ]
 }
 

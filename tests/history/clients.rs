@@ -19,9 +19,14 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::history::{
+    CLIENTS,
     judge::{Entry, Recorder},
     spec::{Answered, Asked, Concern, Spot},
 };
+
+/// How many calls of a history may stay without an answer: each doubles the orders that a judge has to try, and a slow machine would
+/// leave ever more of them. Past it, clients send a call until it is answered. A fast machine needs half of one.
+const OPEN: i64 = 8;
 
 /// Weights of the operations that clients call.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +61,24 @@ pub(crate) struct World {
     pub(crate) recorder: Recorder,
     /// Makes every pushed id unique.
     ids: AtomicI64,
+    /// How many more calls may stay without an answer.
+    open_left: AtomicI64,
 }
 
 impl World {
     pub(crate) fn new(urls: Vec<String>, records: Vec<String>, mix: Mix) -> Self {
-        let (recorder, ids) = (Recorder::default(), AtomicI64::new(0));
-        Self { urls, readable: Vec::new(), records, mix, lease_seconds: (300, 301), recorder, ids }
+        let (recorder, ids, open_left) = (Recorder::default(), AtomicI64::new(0), AtomicI64::new(OPEN));
+        Self { urls, readable: Vec::new(), records, mix, lease_seconds: (300, 301), recorder, ids, open_left }
+    }
+
+    /// Waits until the next fault: for so long, and until calls were answered meanwhile. By time alone, a slow machine would lose
+    /// most calls, and the judges would be struck at, too.
+    pub(crate) async fn until_the_next_fault(&self, pause: Duration) {
+        let before = self.recorder.answers();
+        tokio::time::sleep(pause).await;
+        while self.recorder.answers() < before + u64::from(CLIENTS) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -347,7 +364,7 @@ impl Client {
             if !lost {
                 return None;
             }
-            if self.random.random_bool(0.4) {
+            if self.random.random_bool(0.4) && self.world.open_left.fetch_sub(1, Ordering::Relaxed) > 0 {
                 self.world.recorder.record(Entry { client: self.number, asked, invoked, returned: None, repeated });
                 return None;
             }

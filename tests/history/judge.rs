@@ -44,6 +44,7 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct Recorder {
     ticks: AtomicU64,
+    answers: AtomicU64,
     entries: Mutex<Vec<Entry>>,
     latencies: Mutex<Vec<Duration>>,
 }
@@ -55,7 +56,15 @@ impl Recorder {
     }
 
     pub(crate) fn record(&self, entry: Entry) {
+        if entry.returned.is_some() {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
         self.entries.lock().unwrap().push(entry);
+    }
+
+    /// How many answers were recorded; one that shows several concerns counts for each.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
     pub(crate) fn take(&self) -> Vec<Entry> {

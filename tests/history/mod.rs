@@ -225,14 +225,15 @@ async fn a_clock_that_steps_back_and_forth_gives_no_lease_of_the_embedded_backen
 
 /// Kills the process again and again while a history runs.
 async fn run_and_kill(process: &mut Process, world: World, seed: u64) -> (Judged, Vec<Entry>) {
-    let history = run(world, seed, false);
+    let world = Arc::new(world);
+    let history = run(world.clone(), seed, false);
     tokio::pin!(history);
     let mut random = StdRng::seed_from_u64(seed);
     loop {
         let pause = Duration::from_millis(random.random_range(20..400));
         tokio::select! {
             judged = &mut history => return judged,
-            () = tokio::time::sleep(pause) => process.kill_and_restart().await,
+            () = world.until_the_next_fault(pause) => process.kill_and_restart().await,
         }
     }
 }

@@ -271,14 +271,15 @@ async fn at_a_replica_reads_never_go_back_and_include_own_writes_whatever_is_cut
         let (stop, sessions) = sessions(&urls, &records, seed);
         let mut world = World::new([urls.clone(), vec![upstream.url()]].concat(), names, mix_of(seed));
         world.readable = vec![upstream.url()];
-        let history = run(world, seed, false);
+        let world = Arc::new(world);
+        let history = run(world.clone(), seed, false);
         tokio::pin!(history);
         let mut random = StdRng::seed_from_u64(seed);
         let judged = loop {
             let pause = Duration::from_millis(random.random_range(20..300));
             tokio::select! {
                 judged = &mut history => break judged,
-                () = tokio::time::sleep(pause) => match random.random_range(0..8) {
+                () = world.until_the_next_fault(pause) => match random.random_range(0..8) {
                     0 => replicas[random.random_range(0..2)].kill_and_restart().await,
                     1 => upstream.kill_and_restart().await,
                     _ => links[random.random_range(0..2)].interrupt(pause / 2).await,
@@ -333,14 +334,15 @@ async fn a_replica_whose_position_expires_begins_again_and_never_goes_back() {
         let (stop, sessions) = sessions(&urls, &records, seed);
         let mut world = World::new([urls.clone(), vec![upstream.clone()]].concat(), names, super::Mix::PUSHES);
         world.readable = vec![upstream.clone()];
-        let history = run(world, seed, false);
+        let world = Arc::new(world);
+        let history = run(world.clone(), seed, false);
         tokio::pin!(history);
         let mut random = StdRng::seed_from_u64(seed);
         let judged = loop {
             let pause = Duration::from_millis(random.random_range(20..200));
             tokio::select! {
                 judged = &mut history => break judged,
-                () = tokio::time::sleep(pause) => {
+                () = world.until_the_next_fault(pause) => {
                     // Everything that was written so far expires while nobody reads it.
                     let link = &mut links[random.random_range(0..2)];
                     link.cut();

@@ -38,6 +38,10 @@ struct Call {
     invoked: u64,
     /// When it was answered, and how; `None` if nobody knows whether it was applied.
     answered: Option<(u64, Arc<Answered>)>,
+    /// Whether an answer shows a value that it brings.
+    is_shown: bool,
+    /// When it was over at the latest: when it was answered, or when an answer shows what no other call brings.
+    until: u64,
 }
 
 /// Judges a history. The error shows how far an order can go.
@@ -100,17 +104,43 @@ fn calls(part: &[&Entry]) -> Vec<Call> {
         let is_forgotten = (entry.returned.is_some() || entry.repeated) && is_forgotten(entry);
         let says_nothing = entry.repeated && entry.asked.writes() && is_rejected && is_forgotten;
         let answered = entry.returned.clone().filter(|_| !says_nothing);
-        let call = Call { asked: entry.asked.clone(), invoked: entry.invoked, answered };
+        let until = answered.as_ref().map_or(u64::MAX, |(at, _)| *at);
+        let call = Call { asked: entry.asked.clone(), invoked: entry.invoked, answered, is_shown: false, until };
         if let Asked::Lease(record, asked) = &*entry.asked
             && is_forgotten
             && !is_rejected
             && (asked.get("token").is_some() || lacks_a_token(part, record))
         {
-            calls.push(Call { answered: None, ..call.clone() });
+            calls.push(Call { answered: None, until: u64::MAX, ..call.clone() });
         }
         calls.push(call);
     }
+    note_shown(&mut calls);
     calls
+}
+
+/// Notes which calls of unknown outcome were applied, since an answer shows what they bring, and until when.
+fn note_shown(calls: &mut [Call]) {
+    let (mut shown, mut brought) = (BTreeMap::new(), BTreeMap::<_, usize>::new());
+    for call in calls.iter() {
+        if let Some((at, answer)) = &call.answered {
+            for mark in marks(&answer.body) {
+                let first = shown.entry(mark).or_insert(*at);
+                *first = (*first).min(*at);
+            }
+        }
+        brings(&call.asked).into_iter().for_each(|mark| *brought.entry(mark).or_default() += 1);
+    }
+    for call in calls.iter_mut().filter(|call| call.answered.is_none()) {
+        for mark in brings(&call.asked) {
+            let Some(at) = shown.get(&mark) else { continue };
+            call.is_shown = true;
+            // A value that is shown before its call began is the service's mistake, and the search has to find that.
+            if brought[&mark] == 1 && call.invoked < *at {
+                call.until = call.until.min(*at);
+            }
+        }
+    }
 }
 
 /// Returns whether some token of a record is in no answer although a later one is.
@@ -151,12 +181,13 @@ impl<const LEASES_END: bool> Model for Nameservice<LEASES_END> {
 /// Searches for an order of calls. The error shows the longest that fits.
 ///
 /// The search tries calls in the order in which they began, so every call of unknown outcome doubles its work. Most such calls were
-/// never applied, or no answer shows them: it tries an order without them first, and then one with those whose values an answer shows.
+/// never applied, or no answer shows them: it tries an order without them first, and then one with those that concern leases, whose
+/// values an answer shows only in part.
 fn search<const LEASES_END: bool>(calls: &[Call]) -> Result<(), Rejection> {
-    let seen = values(calls);
-    let answered = || calls.iter().filter(|call| call.answered.is_some());
-    let shown_too = || calls.iter().filter(|call| call.answered.is_some() || is_shown(&call.asked, &seen));
-    for some in [answered().collect::<Vec<_>>(), shown_too().collect()] {
+    let certain = |call: &&Call| call.answered.is_some() || call.is_shown;
+    let leases = |call: &&Call| matches!(*call.asked, Asked::Lease(..) | Asked::Release(..));
+    let certain_or_leases = calls.iter().filter(|call| certain(call) || leases(call));
+    for some in [calls.iter().filter(certain).collect::<Vec<_>>(), certain_or_leases.collect()] {
         if check_operations_timeout(&operations::<LEASES_END>(some), SHORTCUT) == CheckResult::Ok {
             return Ok(());
         }
@@ -187,44 +218,41 @@ fn operations<'a, const LEASES_END: bool>(
         .map(|call| Operation {
             client_id: None,
             call_time: time(call.invoked),
-            return_time: time(call.answered.as_ref().map_or(u64::MAX, |(at, _)| *at)),
+            return_time: time(call.until),
             op: call.clone(),
             metadata: None,
         })
         .collect()
 }
 
-/// Returns the content ids and payloads in the answers of calls.
-fn values(calls: &[Call]) -> BTreeSet<String> {
-    fn collect(value: &Value, into: &mut BTreeSet<String>) {
-        match value {
-            Value::Object(members) => {
-                let named = ["id", "payload"].into_iter().filter_map(|name| members.get(name));
-                into.extend(named.map(Value::to_string));
-                members.values().for_each(|member| collect(member, into));
-            }
-            Value::Array(members) => members.iter().for_each(|member| collect(member, into)),
-            _ => {}
-        }
-    }
-    let mut values = BTreeSet::new();
-    for (_, answer) in calls.iter().filter_map(|call| call.answered.as_ref()) {
-        collect(&answer.body, &mut values);
-    }
-    values
+/// What names a value. Clients bring each only once, unless they repeat what they have read.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mark {
+    /// The content id of a head or index.
+    Id(String),
+    /// The number in the payload of a status or config. A lease changes the state beside it.
+    Number(i64),
 }
 
-/// Returns whether some value that a call brings is among these. What a lease brings is in no value.
-fn is_shown(asked: &Asked, values: &BTreeSet<String>) -> bool {
-    let brings = |body: &Value| {
-        let new = &body["new"];
-        ["id", "payload"].iter().filter_map(|name| new.get(name)).any(|value| values.contains(&value.to_string()))
-    };
+/// Returns the marks in a value, at any depth.
+fn marks(value: &Value) -> Vec<Mark> {
+    match value {
+        Value::Object(members) => {
+            let id = members.get("id").and_then(Value::as_str).map(|id| Mark::Id(id.to_owned()));
+            let number = members.get("payload").and_then(|payload| payload["n"].as_i64()).map(Mark::Number);
+            id.into_iter().chain(number).chain(members.values().flat_map(marks)).collect()
+        }
+        Value::Array(members) => members.iter().flat_map(marks).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the marks of what a call writes. What a lease brings has none.
+fn brings(asked: &Asked) -> Vec<Mark> {
     match asked {
-        Asked::Read(_) => false,
-        Asked::Push(_, body) => brings(body),
-        Asked::Lease(..) | Asked::Release(..) => true,
-        Asked::Transaction(operations) => operations.iter().any(brings),
+        Asked::Read(_) | Asked::Lease(..) | Asked::Release(..) => Vec::new(),
+        Asked::Push(_, body) => marks(&body["new"]),
+        Asked::Transaction(operations) => operations.iter().flat_map(|operation| marks(&operation["new"])).collect(),
     }
 }
 
@@ -232,7 +260,7 @@ fn is_shown(asked: &Asked, values: &BTreeSet<String>) -> bool {
 fn shown<const LEASES_END: bool>(calls: &[Call], order: &[usize]) -> String {
     let mut text = String::new();
     let mut line = |at: usize| {
-        let Call { asked, invoked, answered } = &calls[at];
+        let Call { asked, invoked, answered, .. } = &calls[at];
         match answered {
             Some((returned, answer)) => writeln!(text, "  [{invoked}..{returned}] {asked:?} -> {answer:?}").unwrap(),
             None => writeln!(text, "  [{invoked}..] {asked:?} -> not known").unwrap(),
