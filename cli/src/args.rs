@@ -277,6 +277,32 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// Calls `seen` with the words of each command and the command, which has no global arguments of others.
+    fn each_command(command: &clap::Command, words: &str, seen: &mut dyn FnMut(&str, &clap::Command)) {
+        for inner in command.get_subcommands() {
+            let words = format!("{words} {}", inner.get_name());
+            seen(words.trim(), inner);
+            each_command(inner, &words, seen);
+        }
+    }
+
+    #[test]
+    fn no_argument_of_a_command_has_the_id_of_one_that_all_have() {
+        // clap would take the value of the one for that of the other, or panic if their types differ.
+        let root = Cli::command();
+        let global: Vec<_> =
+            root.get_arguments().filter(|argument| argument.is_global_set()).map(clap::Arg::get_id).collect();
+        assert!(global.len() >= 10, "{global:?}");
+        let mut commands = 0;
+        each_command(&root, "", &mut |words, command| {
+            commands += 1;
+            for argument in command.get_arguments() {
+                assert!(!global.contains(&argument.get_id()), "{words}: {}", argument.get_id());
+            }
+        });
+        assert!(commands >= 40, "{commands}");
+    }
+
     #[test]
     fn where_to_go_may_stand_before_and_after_the_command() {
         for line in ["--url http://a show mydb", "show mydb --url http://a", "show --url http://a mydb"] {
