@@ -163,9 +163,9 @@ class Program(ctypes.Structure):
 def without_process_handles():
     """Takes pidfd_open from this process and those that it starts: Linux answers ENOSYS, and Go uses process ids.
 
-    Terraform 1.11 looks every second, for each use of a provider that it did not start, whether the provider's process lives, and
-    leaves the handle that it opens for that to the garbage collector. A busy machine has thousands of them at the same time, and
-    once the process may open no more files the run fails.
+    Terraform asks every second, for each use of a provider that it did not start, whether the provider's process lives, and leaves the
+    handle to the garbage collector (findings/terraform-handles-of-reattached-providers.sh). A busy machine has thousands at the same time,
+    and once the process may open no more files the run fails.
     """
     if sys.platform != "linux":
         return
