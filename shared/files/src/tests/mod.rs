@@ -1,6 +1,7 @@
 mod attributes;
 mod buckets;
 mod commit_log;
+mod compares;
 mod directories;
 mod doctor;
 mod feed;
