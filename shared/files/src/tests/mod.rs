@@ -7,6 +7,7 @@ mod doctor;
 mod feed;
 mod fluree;
 mod former;
+mod names;
 mod numbers;
 #[cfg(unix)]
 mod outages;
