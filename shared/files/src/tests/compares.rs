@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io::{BufRead, BufReader, Read as _, Write as _},
+    io::{BufRead, BufReader, Write as _},
     net::{TcpListener, TcpStream},
     sync::{
         Barrier, Mutex,
@@ -311,7 +311,7 @@ async fn a_store_is_tried_once_before_the_first_write_and_never_by_a_read() {
 
     // Two processes at the same time try objects of their own.
     let files = [store.files(), store.files()];
-    let made = files.each_ref().map(|files| async move { push(files, &at("a"), 1, 2).await });
+    let made = [(&files[0], 1), (&files[1], 2)].map(|(files, n)| async move { push(files, &at("a"), n, 2).await });
     let made = join_all(made).await;
     assert_eq!(made.iter().filter(|made| made.is_updated()).count(), 1, "{made:?}");
     assert_eq!(store.paths().len(), 10);
