@@ -15,8 +15,8 @@ use nameservice_objects::{self as objects, Answer, Attempt, BucketError, BucketO
 use object_store::{
     Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, UpdateVersion, path::Path,
 };
-use tokio::sync::OnceCell;
 
+use self::compares::Compares;
 use super::{Blob, Entry, Guard, Storage, Version, Written, failed};
 use crate::codec::Content;
 
@@ -37,8 +37,7 @@ pub struct Bucket {
     reports: bool,
     prefix: String,
     shown: String,
-    /// Set once the store has been seen to compare.
-    compares: Arc<OnceCell<()>>,
+    compares: Arc<Compares>,
 }
 
 /// A write that has failed.
@@ -89,7 +88,7 @@ impl Bucket {
     }
 
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<Written> {
-        self.compares.get_or_try_init(|| self.check()).await?;
+        self.ensure_it_compares().await?;
         match self.send(&self.path(key)?, bytes, mode).await {
             Ok(()) => Ok(Written::Done),
             Err(failed) if failed.is_overtaken() => Ok(Written::Overtaken),
@@ -108,14 +107,15 @@ impl Bucket {
 impl Failed {
     /// Whether another write was faster, or is under way, so that the file has to be read again.
     fn is_overtaken(&self) -> bool {
-        // A 409 of S3 only says that another write was in flight, a 429 that there were too many of them.
+        // A 409 of S3 only says that another write was in flight, a 429 that there were too many of them. The status is known
+        // even if the document that follows it was lost.
         matches!(
             self.error,
             StoreError::AlreadyExists { .. }
                 | StoreError::Precondition { .. }
                 | StoreError::NotModified { .. }
                 | StoreError::NotFound { .. }
-        ) || matches!(self.answer, Some(Answer::Status(429)))
+        ) || matches!(self.answer, Some(Answer::Status(404 | 409 | 412 | 429)))
     }
 
     /// The error of a write. Unless the store has rejected it, or it was not sent, it may have been applied.
@@ -220,5 +220,24 @@ fn not_written(error: StoreError) -> Error {
     match is_rejected(&error) {
         true => failed(WRITE, error),
         false => Error::OutcomeUnknown { operation: WRITE, source: Some(error.into()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_overtaken_also_if_only_the_status_of_its_rejection_arrived() {
+        let failed = |answer| {
+            let error = StoreError::Generic { store: "S3", source: "the connection was closed".into() };
+            Failed { error, answer }
+        };
+        for status in [404, 409, 412, 429] {
+            assert!(failed(Some(Answer::Status(status))).is_overtaken(), "{status}");
+        }
+        for answer in [None, Some(Answer::NotSent), Some(Answer::Lost), Some(Answer::Status(400))] {
+            assert!(!failed(answer).is_overtaken(), "{answer:?}");
+        }
     }
 }

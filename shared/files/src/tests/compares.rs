@@ -12,6 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::future::join_all;
 use nameservice_objects::{Answer, Attempt};
 use object_store::{
@@ -43,6 +44,8 @@ enum Kind {
     RejectsAll,
     /// It answers 501 to every condition.
     NotImplemented,
+    /// It answers 503 to every write.
+    Overloaded,
 }
 
 /// An S3 in this process, over HTTP.
@@ -173,6 +176,7 @@ impl Store {
         match self.kind {
             Kind::RejectsAll => return REJECTED,
             Kind::NotImplemented => return (501, None, Vec::new()),
+            Kind::Overloaded => return (503, None, Vec::new()),
             // The first of all requests for the object were two creations.
             Kind::Busy if request.is_probe() && self.sent(&format!("PUT {}", request.path)) <= 2 => {
                 return (409, None, Vec::new());
@@ -315,6 +319,29 @@ async fn a_store_is_tried_once_before_the_first_write_and_never_by_a_read() {
     let made = join_all(made).await;
     assert_eq!(made.iter().filter(|made| made.is_updated()).count(), 1, "{made:?}");
     assert_eq!(store.paths().len(), 10);
+}
+
+#[tokio::test]
+async fn writers_that_wait_for_a_look_that_fails_share_its_result() {
+    for kind in [Kind::IgnoresIfNoneMatch, Kind::Overloaded] {
+        let store = Store::start(kind);
+        let files = store.files();
+        let write = |n: usize| {
+            let storage = files.inner.storage.clone();
+            async move { storage.create(&format!("ns@v2/db{n}/main.json"), Bytes::from_static(b"{}")).await }
+        };
+        // The next writer looks again: the store may be well by then.
+        for looks in 1..=2 {
+            for rejected in join_all((0..8).map(&write)).await {
+                let is_known = match kind {
+                    Kind::Overloaded => matches!(rejected, Err(Error::Unavailable { .. })),
+                    _ => matches!(rejected, Err(Error::Unsupported { .. })),
+                };
+                assert!(is_known, "{kind:?}: {rejected:?}");
+            }
+            assert_eq!(store.sent("PUT"), 2 * looks, "{kind:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,16 +3,19 @@
 //! Some stores that speak S3 answer conditional writes as if they had no condition. There every writer is told that its write
 //! was applied, and all but the last are lost.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use bytes::Bytes;
 use futures_util::future::join;
-use nameservice_model::{Capability, Error, Result};
+use nameservice_model::{Capability, Error, Result, chain};
 use object_store::{Error as StoreError, ObjectStoreExt as _, PutMode, UpdateVersion, path::Path};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::{Answer, Bucket, Failed, WRITE};
 use crate::{
     names,
-    storage::{Blob, Storage as _, Version},
+    storage::{Blob, Storage as _, Version, failed},
 };
 
 /// Contents of equal length: an ETag that is made of time and length does not tell them apart.
@@ -21,9 +24,71 @@ const CONTENTS: [&str; 5] = ["1", "2", "3", "4", "5"];
 /// What a store does wrong.
 type Flaw = &'static str;
 
+/// What this process has found out about a store.
+#[derive(Debug, Default)]
+pub(super) struct Compares {
+    /// Set once the store has been seen to compare.
+    seen: OnceCell<()>,
+    /// How many looks have failed, and the error of the last.
+    failures: Mutex<(u64, Option<Error>)>,
+}
+
+impl Compares {
+    fn failures(&self) -> MutexGuard<'_, (u64, Option<Error>)> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the error of a look that has failed since there were this many.
+    fn failed_since(&self, before: u64) -> Option<Error> {
+        let failures = self.failures();
+        failures.1.as_ref().filter(|_| failures.0 > before).map(again)
+    }
+
+    fn note(&self, error: &Error) {
+        let mut failures = self.failures();
+        *failures = (failures.0 + 1, Some(again(error)));
+    }
+}
+
+/// Returns the error of a look for another writer.
+fn again(error: &Error) -> Error {
+    match error {
+        Error::Unsupported { capability, reason } => {
+            Error::Unsupported { capability: *capability, reason: reason.clone() }
+        }
+        Error::Unavailable { source, .. } => {
+            let source = source.as_ref().map(|source| chain(&**source).into());
+            Error::Unavailable { operation: WRITE, source }
+        }
+        Error::Store { source, .. } => failed(WRITE, chain(&**source)),
+        error => failed(WRITE, chain(error)),
+    }
+}
+
 impl Bucket {
+    /// Tries the store before the first write. Writers that wait for a look share its result: if each looked again after one that
+    /// has failed, they would wait for all those before them.
+    pub(super) async fn ensure_it_compares(&self) -> Result<()> {
+        if self.compares.seen.initialized() {
+            return Ok(());
+        }
+        let before = self.compares.failures().0;
+        let look = || async move {
+            if let Some(error) = self.compares.failed_since(before) {
+                return Err(error);
+            }
+            let found = self.check().await;
+            if let Err(error) = &found {
+                self.compares.note(error);
+            }
+            found
+        };
+        self.compares.seen.get_or_try_init(look).await?;
+        Ok(())
+    }
+
     /// Tries an object of a name of its own, in at most eight requests, and rejects a store that does not compare.
-    pub(super) async fn check(&self) -> Result<()> {
+    async fn check(&self) -> Result<()> {
         // Neither Fluree nor a list takes it for a record, and the doctor takes it for what it is if it is left.
         let key = format!("{}/.compares.{}.tmp", names::ROOT, Uuid::new_v4());
         let path = self.path(&key)?;
@@ -97,7 +162,8 @@ impl Bucket {
             (
                 StoreError::AlreadyExists { .. } | StoreError::Precondition { .. } | StoreError::NotModified { .. },
                 _,
-            ) => Ok(Some(false)),
+            )
+            | (_, Some(Answer::Status(409 | 412))) => Ok(Some(false)),
             (StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }, _)
             | (_, Some(Answer::Status(501))) => Ok(None),
             // It was accepted, and the answer lacks what the client expects: an ETag.
