@@ -122,10 +122,11 @@ pub struct KeyArgs {
     pub idempotency_key: Option<String>,
 }
 
-/// A write that stores ids of content.
+/// A write that stores ids of content, or creates a ledger.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ForeignArgs {
-    /// In a place that is shared with Fluree, also store ids that Fluree's engine cannot read
+    /// In a place that is shared with Fluree, also store ids that Fluree's engine cannot read, and create ledgers that it would not
+    /// create
     #[arg(long)]
     pub allow_foreign: bool,
 }

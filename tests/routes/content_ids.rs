@@ -1,4 +1,4 @@
-//! What a content id may be, wherever one is sent (docs/specification.md, Words).
+//! What a content id may be, wherever one is sent (docs/specification.md, Words), and what else Fluree cannot use (docs/fluree.md).
 
 use http::Method;
 use nameservice_http::Auth;
@@ -165,4 +165,30 @@ async fn an_administrator_may_store_what_fluree_cannot_read() {
         let answer = as_(&service, &admin, Method::PUT, &path, Some(json!({ "new": commit(2) }))).await;
         rejects(answer, "invalid-parameter", "allow_foreign");
     }
+}
+
+#[tokio::test]
+async fn beside_fluree_a_ledger_that_it_would_not_create_is_created_for_administrators_alone() {
+    let service = Service::beside_fluree(verifying()).await;
+    let (writer, admin) = (scope("nameservice:write"), scope("nameservice:admin"));
+    let created = json!({ "address": "mydb", "head": commit(1) });
+    as_(&service, &writer, Method::POST, "/v1/ledgers", Some(created)).await.expect(201);
+    for (field, method, path, body) in [
+        ("address", Method::POST, "/v1/ledgers", json!({ "address": "a/commit" })),
+        ("address", Method::PUT, "/v1/heads/graph-sources", json!({ "expected": null, "new": commit(1) })),
+        ("branch", Method::POST, "/v1/branches", json!({ "name": "mydb", "branch": "txn", "source": "main" })),
+    ] {
+        let rejected = as_(&service, &writer, method.clone(), path, Some(body.clone())).await;
+        let problem = rejected.problem(422, "not-fluree");
+        assert_eq!(problem["field"], json!(field), "{path}");
+        assert!(problem["detail"].as_str().unwrap().contains("allow_foreign"), "{problem}");
+        let path = format!("{path}?allow_foreign=true");
+        let rejected = as_(&service, &writer, method.clone(), &path, Some(body.clone())).await;
+        assert_eq!(rejected.problem(403, "insufficient-scope")["scope"], json!("nameservice:admin"), "{path}");
+        let status = as_(&service, &admin, method, &path, Some(body)).await.status.as_u16();
+        assert!(matches!(status, 200 | 201), "{path}: {status}");
+    }
+    // Elsewhere, a name is as good as another.
+    let service = Service::start().await;
+    ledger(&service, "a/commit").await;
 }

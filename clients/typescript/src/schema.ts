@@ -2124,7 +2124,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -2331,7 +2331,10 @@ export interface operations {
     branch_create: {
         parameters: {
             query?: {
-                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                /**
+                 * @description Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+                 *     Fluree. Requires `nameservice:admin`.
+                 */
                 allow_foreign?: boolean;
             };
             header?: {
@@ -2434,7 +2437,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3416,7 +3419,10 @@ export interface operations {
     head_push: {
         parameters: {
             query?: {
-                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                /**
+                 * @description Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+                 *     Fluree. Requires `nameservice:admin`.
+                 */
                 allow_foreign?: boolean;
             };
             header?: {
@@ -3534,7 +3540,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -3715,7 +3721,10 @@ export interface operations {
     index_push: {
         parameters: {
             query?: {
-                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                /**
+                 * @description Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+                 *     Fluree. Requires `nameservice:admin`.
+                 */
                 allow_foreign?: boolean;
             };
             header?: {
@@ -3833,7 +3842,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4187,7 +4196,10 @@ export interface operations {
     ledger_create: {
         parameters: {
             query?: {
-                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                /**
+                 * @description Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+                 *     Fluree. Requires `nameservice:admin`.
+                 */
                 allow_foreign?: boolean;
             };
             header?: {
@@ -4290,7 +4302,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -4843,7 +4855,10 @@ export interface operations {
     head_reset: {
         parameters: {
             query?: {
-                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                /**
+                 * @description Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+                 *     Fluree. Requires `nameservice:admin`.
+                 */
                 allow_foreign?: boolean;
             };
             header?: {
@@ -4961,7 +4976,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
@@ -5628,7 +5643,10 @@ export interface operations {
     transaction_commit: {
         parameters: {
             query?: {
-                /** @description Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`. */
+                /**
+                 * @description Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+                 *     Fluree. Requires `nameservice:admin`.
+                 */
                 allow_foreign?: boolean;
             };
             header?: {
@@ -5729,7 +5747,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot read the id */
+            /** @description `idempotency-key-reused`: The Idempotency-Key was used for another request; `not-fluree`: Fluree cannot use the id or the name */
             422: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */

@@ -59,7 +59,7 @@ kinds! {
     Misdirected           "misdirected"             403 "The request was meant for another host"
     UnsupportedMediaType  "unsupported-media-type"  415 "The body must be JSON"
     MissingDependencies   "missing-dependencies"    422 "Dependencies do not exist or are retracted"
-    NotFluree             "not-fluree"              422 "Fluree cannot read the id"
+    NotFluree             "not-fluree"              422 "Fluree cannot use the id or the name"
     IdempotencyKeyReused  "idempotency-key-reused"  422 "The Idempotency-Key was used for another request"
     Unsupported           "unsupported"             501 "The backend cannot do this"
     Internal              "internal"                500 "The service failed"

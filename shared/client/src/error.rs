@@ -126,7 +126,10 @@ impl RequestError {
             }
             Some(ProblemKind::NotFluree) => match (self.member("field"), self.member("id"), self.member("expected")) {
                 (Some(field), Some(id), Some(expected)) => Error::NotFluree { field, id, expected },
-                _ => Error::Store { operation, source: self.into() },
+                _ => match (self.member("field"), self.member("address"), self.member("reason")) {
+                    (Some(field), Some(address), Some(reason)) => Error::NotFlureeName { field, address, reason },
+                    _ => Error::Store { operation, source: self.into() },
+                },
             },
             Some(ProblemKind::Unsupported) => match self.member("capability") {
                 Some(capability) => Error::Unsupported { capability, reason: self.to_string() },

@@ -27,6 +27,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("file-former", "a file is in the format of an earlier version: it is read, and never rewritten"),
     ("name-collides", "two names differ only by case: on some file systems they are one file"),
     ("name-unlistable", "Fluree lists the record under another name, or not at all"),
+    ("address-unusable", "a record of Fluree's has a name that only the library can read: lists leave it out"),
     ("id-unreadable", "a file names content by something that is not a content id: it is read as absent"),
     ("id-foreign", "a head or an index of a ledger has an id that Fluree's engine cannot read"),
     ("index-orphaned", "an index file has no main file beside it"),
@@ -194,6 +195,15 @@ impl Files {
         if let Some(former) = stored.former {
             let what = format!("{} is in {}", path(), former.describe());
             report.add("file-former", Severity::Warning, address, what, "migrate it with `nameservice copy`");
+        }
+        if !record.address.is_well_formed() {
+            let what = format!(
+                "{} holds `{}`, which is not a valid address: it can be read through the library, and is not listed",
+                path(),
+                record.address
+            );
+            let mend = "no action needed, or create the ledger again under a valid name with Fluree";
+            report.add("address-unusable", Severity::Note, address, what, mend);
         }
         if record.address.branch().contains('/') {
             let what = format!("the branch of `{}` contains `/`: Fluree lists it under another name", record.address);

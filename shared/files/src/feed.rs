@@ -158,7 +158,8 @@ impl Scope {
             relative => format!("{}/{}", names::ROOT, relative.replace(std::path::MAIN_SEPARATOR, "/")),
         };
         let ending = path.extension().and_then(|extension| extension.to_str());
-        if matches!(ending, Some("lock" | "tmp" | "jsonl")) {
+        // A directory of such a name is one of a ledger.
+        if matches!(ending, Some("lock" | "tmp" | "jsonl")) && !path.is_dir() {
             return false;
         }
         if names::is_index(&key) {

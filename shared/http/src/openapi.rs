@@ -53,12 +53,13 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
-/// The parameter that allows ids which Fluree's engine cannot read.
+/// The parameter that allows ids which Fluree's engine cannot read, and names of ledgers that it would not create.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[allow(dead_code, reason = "describes a parameter, is never made")]
 pub struct AllowForeign {
-    /// Store ids that Fluree's engine cannot read, in a place that is shared with Fluree. Requires `nameservice:admin`.
+    /// Store ids that Fluree's engine cannot read, and create ledgers that it would not create, in a place that is shared with
+    /// Fluree. Requires `nameservice:admin`.
     #[param(default = false)]
     allow_foreign: Option<bool>,
 }

@@ -73,7 +73,8 @@ impl AsRef<str> for RequestId {
 pub struct Call {
     /// The identity of the call.
     pub request_id: RequestId,
-    /// Whether it may store ids that Fluree's engine cannot read in a place that is shared with Fluree: for administrators.
+    /// Whether it may store ids that Fluree's engine cannot read, and create ledgers that Fluree would not create, in a place that
+    /// is shared with Fluree: for administrators.
     pub allow_foreign: bool,
 }
 
@@ -83,7 +84,7 @@ impl Call {
         Self { request_id, allow_foreign: false }
     }
 
-    /// Returns the same call, which may store ids that Fluree's engine cannot read.
+    /// Returns the same call, which may store ids that Fluree's engine cannot read, and create ledgers that it would not create.
     #[must_use]
     pub const fn allowing_foreign(mut self, allow: bool) -> Self {
         self.allow_foreign = allow;

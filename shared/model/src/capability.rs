@@ -41,11 +41,13 @@ pub enum Capability {
     Search,
     /// Writes to records in the file format of an earlier version of Fluree.
     FormerFormats,
+    /// Writes that a store accepts only if what they replace is still stored. A place without them accepts no write at all.
+    ConditionalWrites,
 }
 
 impl Capability {
     /// Every capability.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Leases,
         Self::LeasedIndexPushes,
         Self::AtomicReferences,
@@ -54,6 +56,7 @@ impl Capability {
         Self::AnyAddress,
         Self::Search,
         Self::FormerFormats,
+        Self::ConditionalWrites,
     ];
 
     /// Returns the name in JSON.
@@ -141,7 +144,7 @@ impl Capabilities {
                 Capability::NamedGraphs => self.named_graphs = false,
                 Capability::AnyAddress => self.any_address = false,
                 Capability::Search => self.search = false,
-                Capability::FormerFormats => {}
+                Capability::FormerFormats | Capability::ConditionalWrites => {}
             }
         }
         self
@@ -158,6 +161,7 @@ impl Capabilities {
             Capability::AnyAddress => self.any_address,
             Capability::Search => self.search,
             Capability::FormerFormats => false,
+            Capability::ConditionalWrites => true,
         }
     }
 }

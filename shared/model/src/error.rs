@@ -66,6 +66,16 @@ pub enum Error {
         /// What it would have to name.
         expected: FlureeContent,
     },
+    /// The place is shared with Fluree, which creates no ledger of this name. Nothing was written.
+    #[error("{field}: Fluree, which shares this place, creates no ledger `{address}`: {reason}")]
+    NotFlureeName {
+        /// The member of the write that has the name.
+        field: String,
+        /// The ledger that would have been created.
+        address: Address,
+        /// Why Fluree creates none.
+        reason: String,
+    },
     /// The value does not fit a DynamoDB item (400 KB).
     #[error("the value is too large for one item of the store")]
     TooLarge,

@@ -1,7 +1,8 @@
-//! What Fluree's engine can read: the kinds of content that it names by the codec of their ids.
+//! What Fluree's engine can read: the kinds of content that it names by the codec of their ids, and the names of ledgers.
 //!
 //! In a place that is shared with Fluree, one head or index of another codec makes every query and insert of its ledger fail
-//! there. [`check_fluree`] rejects such a write before anything of it is written; [`BesideFluree`] does so for any backend.
+//! there, and a ledger under a name that Fluree's storage uses itself could overwrite the data of another. [`check_fluree`]
+//! rejects such a write before anything of it is written; [`BesideFluree`] does so for any backend.
 
 use std::sync::Arc;
 
@@ -12,6 +13,12 @@ use crate::{
     Address, Call, Config, ContentId, Error, Head, Index, IndexPush, NameService, NewIndex, NewLedger, OperationKind,
     RecordKind, Records, Result, Status, Write, WriteAll, Written, forward_names,
 };
+
+/// Segments of names, and branches, under which Fluree creates no ledger: its storage has directories of these names below each
+/// ledger.
+const RESERVED: [&str; 5] = ["commit", "index", "txn", "config", "blob"];
+/// The first segment of a name under which it creates none: the data of graph sources is there.
+const RESERVED_ROOT: &str = "graph-sources";
 
 /// What Fluree names by a content id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -108,11 +115,39 @@ fn of_index<'a>(push: &'a IndexPush, within: &str) -> Vec<(String, &'a ContentId
     std::iter::once((format!("{within}.id"), new.id())).chain(graphs).collect()
 }
 
-/// Rejects a write that stores an id which Fluree's engine cannot read, unless the call allows it. The indexes of graph sources
-/// are Fluree's own in many formats, so any is accepted: only if an index looks foreign, the record is read to learn its kind.
+/// Returns the ledger that a write creates, unless it is there, and the member of the write that names it.
+fn created(write: &Write) -> Option<(&'static str, &Address)> {
+    match write {
+        Write::CreateLedger(NewLedger { address, .. }) => Some(("address", address)),
+        Write::CreateBranch { branch, .. } => Some(("branch", branch)),
+        Write::PushHead { address, push } if push.creates() => Some(("address", address)),
+        Write::PushIndex { address, push } if push.creates() => Some(("address", address)),
+        _ => None,
+    }
+}
+
+/// Returns why Fluree creates no ledger of this name; `None` if it does.
+fn reservation(address: &Address) -> Option<String> {
+    let mut segments = address.name().split('/');
+    if segments.clone().next() == Some(RESERVED_ROOT) {
+        return Some(format!("names that begin with `{RESERVED_ROOT}` are those of its graph sources' data"));
+    }
+    let is_reserved = |segment: &&str| RESERVED.contains(segment);
+    let reserved = segments.find(is_reserved).or_else(|| Some(address.branch()).filter(is_reserved))?;
+    Some(format!("the segment `{reserved}` is reserved by its storage"))
+}
+
+/// Rejects a write that stores an id which Fluree's engine cannot read, or that creates a ledger which Fluree would not create,
+/// unless the call allows it. The indexes of graph sources are Fluree's own in many formats, so any is accepted: only if an
+/// index looks foreign, the record is read to learn its kind.
 pub async fn check_fluree<N: NameService + ?Sized>(names: &N, call: &Call, write: &Write) -> Result<()> {
     if call.allow_foreign {
         return Ok(());
+    }
+    if let Some((field, address)) = created(write)
+        && let Some(reason) = reservation(address)
+    {
+        return Err(Error::NotFlureeName { field: field.to_owned(), address: address.clone(), reason });
     }
     for Stored { field, address, id, expected } in ids(write) {
         if expected.is_named_by(id) {
@@ -127,7 +162,7 @@ pub async fn check_fluree<N: NameService + ?Sized>(names: &N, call: &Call, write
     Ok(())
 }
 
-/// A backend whose place is shared with Fluree: what Fluree's engine cannot read is rejected.
+/// A backend whose place is shared with Fluree: what Fluree's engine cannot read, or would not create, is rejected.
 #[derive(Clone)]
 pub struct BesideFluree(Arc<dyn Records>);
 
@@ -188,5 +223,21 @@ mod tests {
             assert_eq!((Commit.is_named_by(&id), IndexRoot.is_named_by(&id)), (is_commit, is_root), "{text}");
         }
         assert_eq!(ContentId::stored("latest").codec(), None);
+    }
+
+    #[test]
+    fn names_that_flurees_storage_uses_itself_are_reserved_and_no_others() {
+        for segment in RESERVED {
+            for text in [format!("{segment}:main"), format!("a/{segment}/b:main"), format!("a:{segment}")] {
+                let reason = reservation(&Address::parse(&text).unwrap()).unwrap();
+                assert!(reason.contains(&format!("`{segment}`")), "{text}: {reason}");
+            }
+        }
+        for text in ["graph-sources", "graph-sources/a:dev"] {
+            assert!(reservation(&Address::parse(text).unwrap()).is_some(), "{text}");
+        }
+        for text in ["a", "Commit", "commits/index.1:txn-2", "a/graph-sources", "a:graph-sources", "graph-sources-2"] {
+            assert_eq!(reservation(&Address::parse(text).unwrap()), None, "{text}");
+        }
     }
 }

@@ -11,6 +11,8 @@ use object_store::{
     },
 };
 
+use crate::Attempt;
+
 /// How long one request may take by default.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -50,7 +52,17 @@ impl HttpService for Service {
         if !body.is_empty() {
             sent = sent.body(body);
         }
-        let mut answer = sent.send().await.map_err(failed)?;
+        let attempt = parts.extensions.get::<Attempt>();
+        if let Some(attempt) = attempt {
+            attempt.note_sent();
+        }
+        let answered = sent.send().await;
+        match (attempt, &answered) {
+            (Some(attempt), Ok(answer)) => attempt.note_answer(answer.status()),
+            (Some(attempt), Err(error)) if error.is_connect() => attempt.note_not_sent(),
+            _ => {}
+        }
+        let mut answer = answered.map_err(failed)?;
         let mut response = http::Response::builder().status(answer.status());
         if let Some(headers) = response.headers_mut() {
             std::mem::swap(headers, answer.headers_mut());

@@ -1,6 +1,7 @@
 //! Object stores: buckets of S3, Google Cloud Storage (feature `gcs`) and Azure (feature `azure`), and directories (feature
 //! `directory`), each behind the trait of the crate [`object_store`], over the HTTP client of the workspace.
 
+mod attempt;
 mod http;
 
 use std::{sync::Arc, time::Duration};
@@ -11,6 +12,7 @@ use object_store::{
     aws::{AmazonS3Builder, AwsCredentialProvider, S3ConditionalPut},
 };
 
+pub use attempt::{Answer, Attempt};
 /// The crate of object stores.
 pub use object_store;
 

@@ -75,7 +75,8 @@ pub struct TakeArgs {
     /// the same records at the target meanwhile
     #[arg(long)]
     pub resets: bool,
-    /// Also write ids that Fluree's engine cannot read to a place that is shared with Fluree
+    /// Also write ids that Fluree's engine cannot read, and names under which it would create no ledger, to a place that is shared
+    /// with Fluree
     #[arg(long)]
     pub allow_foreign: bool,
 }

@@ -1,6 +1,9 @@
 //! A bucket of S3, GCS or Azure, or of a compatible store.
 //!
-//! There are no locks: each write names the state that it replaces, by ETag or generation.
+//! There are no locks: each write names the state that it replaces, by ETag or generation. A store that ignores that loses
+//! writes, so it is tried before the first one (`compares`).
+
+mod compares;
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,11 +11,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use nameservice_model::{Error, Result};
-use nameservice_objects::{self as objects, BucketError, BucketOptions};
+use nameservice_objects::{self as objects, Answer, Attempt, BucketError, BucketOptions};
 use object_store::{
     Error as StoreError, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, UpdateVersion, path::Path,
 };
 
+use self::compares::Compares;
 use super::{Blob, Entry, Guard, Storage, Version, Written, failed};
 use crate::codec::Content;
 
@@ -29,15 +33,26 @@ const LIST: &str = "list a bucket";
 pub struct Bucket {
     reads: Arc<dyn ObjectStore>,
     writes: Arc<dyn ObjectStore>,
+    /// Whether the writes report what became of them to an [`Attempt`].
+    reports: bool,
     prefix: String,
     shown: String,
+    compares: Arc<Compares>,
+}
+
+/// A write that has failed.
+struct Failed {
+    error: StoreError,
+    /// What came back, if the store reports that.
+    answer: Option<Answer>,
 }
 
 impl Bucket {
     /// Returns the files under a prefix of any object store that compares ETags.
     pub fn over(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
         let prefix = prefix.trim_matches('/').to_owned();
-        Self { reads: store.clone(), writes: store, shown: prefix.clone(), prefix }
+        let (reads, shown) = (store.clone(), prefix.clone());
+        Self { reads, writes: store, reports: false, prefix, shown, compares: Arc::default() }
     }
 
     /// Returns the files under a prefix of a bucket of S3.
@@ -63,7 +78,8 @@ impl Bucket {
     ) -> Result<Self, BucketError> {
         let prefix = prefix.trim_matches('/').to_owned();
         let shown = format!("{scheme}://{bucket}/{prefix}");
-        Ok(Self { reads: build(READ_RETRIES)?, writes: build(0)?, prefix, shown })
+        let (reads, writes) = (build(READ_RETRIES)?, build(0)?);
+        Ok(Self { reads, writes, reports: true, prefix, shown, compares: Arc::default() })
     }
 
     fn path(&self, key: &str) -> Result<Path> {
@@ -72,17 +88,44 @@ impl Bucket {
     }
 
     async fn put(&self, key: &str, bytes: Bytes, mode: PutMode) -> Result<Written> {
-        let options = PutOptions { mode, ..PutOptions::default() };
-        match self.writes.put_opts(&self.path(key)?, bytes.into(), options).await {
-            Ok(_) => Ok(Written::Done),
-            // A 409 of S3 only says that another write was in flight.
-            Err(
-                StoreError::AlreadyExists { .. }
+        self.ensure_it_compares().await?;
+        match self.send(&self.path(key)?, bytes, mode).await {
+            Ok(()) => Ok(Written::Done),
+            Err(failed) if failed.is_overtaken() => Ok(Written::Overtaken),
+            Err(failed) => Err(failed.into_error()),
+        }
+    }
+
+    async fn send(&self, path: &Path, bytes: Bytes, mode: PutMode) -> Result<(), Failed> {
+        let attempt = Attempt::default();
+        let options = PutOptions { mode, extensions: attempt.extensions(), ..PutOptions::default() };
+        let sent = self.writes.put_opts(path, bytes.into(), options).await;
+        sent.map(drop).map_err(|error| Failed { error, answer: self.reports.then(|| attempt.answer()) })
+    }
+}
+
+impl Failed {
+    /// Whether another write was faster, or is under way, so that the file has to be read again.
+    fn is_overtaken(&self) -> bool {
+        // A 409 of S3 only says that another write was in flight, a 429 that there were too many of them. The status is known
+        // even if the document that follows it was lost.
+        matches!(
+            self.error,
+            StoreError::AlreadyExists { .. }
                 | StoreError::Precondition { .. }
                 | StoreError::NotModified { .. }
-                | StoreError::NotFound { .. },
-            ) => Ok(Written::Overtaken),
-            Err(error) => Err(not_written(error)),
+                | StoreError::NotFound { .. }
+        ) || matches!(self.answer, Some(Answer::Status(404 | 409 | 412 | 429)))
+    }
+
+    /// The error of a write. Unless the store has rejected it, or it was not sent, it may have been applied.
+    fn into_error(self) -> Error {
+        match self.answer {
+            Some(Answer::NotSent | Answer::Status(429)) if !is_rejected(&self.error) => {
+                Error::Unavailable { operation: WRITE, source: Some(self.error.into()) }
+            }
+            Some(answer) if answer.is_definite() => failed(WRITE, self.error),
+            _ => not_written(self.error),
         }
     }
 }
@@ -177,5 +220,24 @@ fn not_written(error: StoreError) -> Error {
     match is_rejected(&error) {
         true => failed(WRITE, error),
         false => Error::OutcomeUnknown { operation: WRITE, source: Some(error.into()) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_overtaken_also_if_only_the_status_of_its_rejection_arrived() {
+        let failed = |answer| {
+            let error = StoreError::Generic { store: "S3", source: "the connection was closed".into() };
+            Failed { error, answer }
+        };
+        for status in [404, 409, 412, 429] {
+            assert!(failed(Some(Answer::Status(status))).is_overtaken(), "{status}");
+        }
+        for answer in [None, Some(Answer::NotSent), Some(Answer::Lost), Some(Answer::Status(400))] {
+            assert!(!failed(answer).is_overtaken(), "{answer:?}");
+        }
     }
 }

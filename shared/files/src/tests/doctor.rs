@@ -49,6 +49,7 @@ async fn everything_that_can_be_wrong_is_found_and_only_what_is_safe_is_mended()
     put("old/main.json", &ledger("old:main", r#", "f:commit": {"@id": "x"}"#));
     put("MyDB/main.json", &ledger("MyDB:main", ""));
     put("slash/a/b.json", &ledger("slash:a/b", ""));
+    put("a%2Fb/main.json", &ledger("a%2Fb:main", ""));
     put("odd/main.json", &ledger("odd:main", r#", "f:commitCid": "nonsense""#));
     put(
         "foreign/main.json",

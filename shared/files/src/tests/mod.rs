@@ -1,11 +1,13 @@
 mod attributes;
 mod buckets;
 mod commit_log;
+mod compares;
 mod directories;
 mod doctor;
 mod feed;
 mod fluree;
 mod former;
+mod names;
 mod numbers;
 #[cfg(unix)]
 mod outages;

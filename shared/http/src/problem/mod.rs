@@ -130,6 +130,14 @@ impl From<Error> for Problem {
                     .member("id", id.as_str())
                     .member("expected", json!(expected))
             }
+            Error::NotFlureeName { ref field, ref address, ref reason } => {
+                let detail =
+                    format!("{error}: nothing was written. An administrator can create it with allow_foreign=true");
+                Self::new(Kind::NotFluree, detail)
+                    .member("field", shortened(field))
+                    .member("address", address.as_str())
+                    .member("reason", shortened(reason))
+            }
             Error::ReadOnly { addresses, .. } => Self::for_upstream(addresses),
             Error::TooLarge => {
                 Self::new(Kind::PayloadTooLarge, "the value does not fit one item of the store (400 KB)")
@@ -240,6 +248,14 @@ mod tests {
             (unknown, Kind::OutcomeUnknown),
             (Error::TooLarge, Kind::PayloadTooLarge),
             (Error::LimitReached { counter: "status_v" }, Kind::LimitReached),
+            (
+                Error::NotFlureeName {
+                    field: "address".into(),
+                    address: Address::stored("commit:main"),
+                    reason: "x".into(),
+                },
+                Kind::NotFluree,
+            ),
             (Error::Unsupported { capability: Capability::Transactions, reason: "x".into() }, Kind::Unsupported),
         ] {
             let problem = Problem::from(error);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, io::ErrorKind, time::SystemTime};
 use nameservice_model::{Error, Result};
 
 use super::{
-    Directory, LIST, ROOT_PREFIX, is_absence,
+    Directory, LIST, ROOT_PREFIX, is_absence, is_too_long,
     mount::{SIGNS, identity},
 };
 use crate::{
@@ -25,7 +25,7 @@ impl Directory {
         while let Some(directory) = left.pop() {
             let path = match self.path(&directory) {
                 Ok(path) => path,
-                Err(error) if error.kind() == ErrorKind::InvalidInput => continue,
+                Err(error) if error.kind() == ErrorKind::InvalidInput || is_too_long(&error) => continue,
                 Err(error) => return Err(cannot(error)),
             };
             let entries = match fs::read_dir(&path) {
@@ -49,13 +49,10 @@ impl Directory {
                 {
                     signs.insert(of.to_owned());
                 }
-                // Lock files are half of all files, and empty.
-                if key.ends_with(".lock") {
-                    continue;
-                }
                 if kind.is_dir() {
                     left.push(key);
-                } else if kind.is_file() {
+                // Lock files are half of all files, and empty.
+                } else if kind.is_file() && !key.ends_with(".lock") {
                     match entry.metadata() {
                         Ok(about) => found.push(listed(key, &about)),
                         Err(error) if is_absence(&error) => vanished.push(entry.path()),

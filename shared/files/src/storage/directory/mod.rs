@@ -265,7 +265,12 @@ impl Storage for Directory {
     }
 }
 
-/// Whether there is no such file. If a parent is a file, there is nothing under it.
+/// Whether there is no such file. If a parent is a file, there is nothing under it, and there is none of a name that is too long.
 fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) || is_too_long(error)
+}
+
+/// Whether the file system has no names of this length.
+fn is_too_long(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::InvalidFilename
 }

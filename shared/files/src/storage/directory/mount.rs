@@ -105,7 +105,7 @@ impl Directory {
         self.moment(key);
         let relative = Path::new(key);
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-        if key.contains(['\0', '\\']) || !relative.components().all(is_plain) || key.split('/').any(str::is_empty) {
+        if key.contains(names::NEVER) || !relative.components().all(is_plain) || key.split('/').any(str::is_empty) {
             return Err(invalid(format!("`{}` is not a path inside the directory", key.escape_debug())));
         }
         let path = self.root.join(relative);
