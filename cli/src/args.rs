@@ -22,28 +22,14 @@ use crate::{
         LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
         RestoreBackupArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
+    exit,
     lists::FormatArgs,
     options::{LogFormat, LogLevel, TargetArgs, WriteArgs},
 };
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
-  2  bad usage or bad input
-  3  rejected by the current state: conflict, stale, already exists, has dependents, protected, lease held or lost;
-     restore-backup: data would be lost; copy, compare, remote: the places do not hold the same
-  4  unknown record, source or route
-  5  not allowed
-  6  the record is retracted
-  7  unavailable, or the outcome of a write is unknown
-  8  the position is beyond the end of the feed
-
-lease run exits with the code of its command; its own failures are explained on stderr.";
-
 /// Tracks the heads, indexes, states and configurations of ledgers and graph sources.
 #[derive(Debug, Parser)]
-#[command(name = "nameservice", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "nameservice", version, after_help = exit::help(), propagate_version = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -323,7 +309,7 @@ mod tests {
             ("serve --jwks keys.json --any-issuer --issuer x --any-audience".into(), ErrorKind::ArgumentConflict),
             ("serve --consumer --no-consumer".into(), ErrorKind::ArgumentConflict),
             ("serve --feed-retention 1month".into(), ErrorKind::ValueValidation),
-            ("watch --from yesterday".into(), ErrorKind::ValueValidation),
+            ("watch --after yesterday".into(), ErrorKind::ValueValidation),
             ("watch --concern heads".into(), ErrorKind::InvalidValue),
         ] {
             let error = parse(&line).map(|_| ()).unwrap_err();
