@@ -228,6 +228,27 @@ impl Command {
         }
     }
 
+    /// Returns what names the places of a command that the connection options do not name.
+    pub fn own_places(&self) -> Option<&'static str> {
+        const NONE: &str = "this command uses no nameservice";
+        match self {
+            #[cfg(feature = "migration")]
+            Self::Copy(_) | Self::Compare(_) => Some("FROM and TO name the places of this command"),
+            #[cfg(feature = "opensearch")]
+            Self::SearchIndex(SearchIndexCommand::Init(_)) => Some("OPENSEARCH names the place of this command"),
+            #[cfg(feature = "dynamodb")]
+            Self::DeadLetters(_) => Some("QUEUE names the place of this command"),
+            #[cfg(feature = "dynamodb")]
+            Self::Doctor(DoctorArgs { aws_deployment: Some(_), .. }) => Some("--aws-deployment names what is tested"),
+            #[cfg(feature = "serve")]
+            Self::Token(_) => Some(NONE),
+            #[cfg(feature = "graphql")]
+            Self::GraphqlSchema => Some(NONE),
+            Self::Login(_) | Self::Openapi | Self::Completions { .. } | Self::Man { .. } => Some(NONE),
+            _ => None,
+        }
+    }
+
     /// The collector that the command sends traces to.
     #[cfg(feature = "traces")]
     pub fn otlp(&self) -> Option<&str> {
@@ -261,6 +282,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// clap would take the one for the other, in both directions.
+    #[test]
+    fn no_command_has_an_argument_of_the_name_of_an_option_of_every_command() {
+        fn check(of: &clap::Command, options: &[clap::Id]) {
+            for command in of.get_subcommands() {
+                for argument in command.get_arguments() {
+                    let (name, command) = (argument.get_id(), command.get_name());
+                    assert!(!options.contains(name), "{name} of {command} is an option of every command");
+                }
+                check(command, options);
+            }
+        }
+        let program = Cli::command();
+        let options = program.get_arguments().filter(|argument| argument.is_global_set());
+        check(&program, &options.map(|argument| argument.get_id().clone()).collect::<Vec<_>>());
     }
 
     #[test]

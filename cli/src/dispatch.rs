@@ -31,6 +31,9 @@ use crate::{commands::token, serve};
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     #[cfg_attr(not(feature = "serve"), expect(unused_mut))]
     let Cli { mut command, mut target, json, .. } = cli;
+    if let (Some(option), Some(instead)) = (target.option(), command.own_places()) {
+        return Err(Failure::Usage(format!("{option} does not apply: {instead}")));
+    }
     #[cfg(feature = "serve")]
     if let Command::Serve(args) = &mut command
         && target.at == Some(Place::Memory)

@@ -49,7 +49,7 @@ pub struct BranchCreateArgs {
     pub from: String,
     /// The commit to start from [default: the head of the source]
     #[arg(long, value_name = "ID@T", value_parser = RefValue::parse_born)]
-    pub at: Option<RefValue>,
+    pub commit: Option<RefValue>,
     /// Whether it may store ids that Fluree cannot read.
     #[command(flatten)]
     pub foreign: ForeignArgs,
@@ -80,12 +80,12 @@ pub(crate) async fn run(session: &Session, command: BranchCommand) -> Result<(),
 }
 
 async fn create(session: &Session, args: BranchCreateArgs) -> Result<(), Failure> {
-    let BranchCreateArgs { address, from, at, foreign, key } = args;
+    let BranchCreateArgs { address, from, commit, foreign, key } = args;
     let body = NewBranch {
         name: address.name().to_owned(),
         branch: address.branch().to_owned(),
         source: from.clone(),
-        at: at.map(Into::into),
+        at: commit.map(Into::into),
     };
     let request = write(Method::POST, "branches", &key).query("allow_foreign", foreign.parameter()).body(&body);
     let record = session.send::<Record>(request).await?;

@@ -32,7 +32,7 @@ pub enum SearchIndexCommand {
 pub struct SearchIndexArgs {
     /// The OpenSearch, https://HOST or https://USER:PASSWORD@HOST
     #[arg(value_name = "OPENSEARCH")]
-    pub url: String,
+    pub opensearch: String,
     /// The name of the index
     #[arg(long, value_name = "NAME", default_value = DEFAULT_INDEX)]
     pub index: String,
@@ -53,7 +53,7 @@ impl SearchIndexArgs {
                 })?)
             }
         };
-        OpenSearch::new(&self.url, &self.index, signer).map_err(|error| Failure::Usage(error.to_string()))
+        OpenSearch::new(&self.opensearch, &self.index, signer).map_err(|error| Failure::Usage(error.to_string()))
     }
 }
 

@@ -15,6 +15,7 @@ mod leases;
 mod legacy;
 mod looking;
 mod migration;
+mod named;
 mod places;
 #[cfg(unix)]
 mod production;
