@@ -127,7 +127,7 @@ fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
         assert_eq!(run(&["--url", url], late).0, 3, "its token is spent");
         let (status, stderr) = finished(second);
         assert_eq!(status.code(), Some(0), "{stderr}");
-        assert!(run(&["--url", url], "show mydb").1.contains("at t 1"));
+        assert!(run(&["--url", url], "show mydb").1.contains("@1"));
         assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
     });
 }
@@ -145,7 +145,7 @@ fn a_command_runs_longer_than_its_lease_lasts_and_pushes_under_it() {
         outlast(url, clock);
         let (status, stderr) = finished(process);
         assert_eq!(status.code(), Some(43), "a push under another token is rejected: {stderr}");
-        assert!(run(&["--url", url], "show mydb").1.contains("at t 4"));
+        assert!(run(&["--url", url], "show mydb").1.contains("@4"));
         assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
     });
 }

@@ -473,7 +473,7 @@ fn damage_is_noticed_while_the_data_is_served_until_the_record_is_written() {
     assert_eq!((&health(&service).2["reason"], &*findings(&service)), (&Value::Null, "0"));
     terminate(&mut service);
     let mut service = start();
-    assert!(run(&["--url", &service.url], "show damaged/record").1.contains("at t 7"));
+    assert!(run(&["--url", &service.url], "show damaged/record").1.contains("@7"));
     terminate(&mut service);
 }
 

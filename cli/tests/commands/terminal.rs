@@ -94,6 +94,17 @@ fn a_position_beyond_the_end_is_the_same_for_every_command() {
 }
 
 #[test]
+fn a_value_that_is_shown_can_be_given_back_as_the_expected_one() {
+    let (_service, target) = target();
+    let target: Vec<&str> = target.iter().map(String::as_str).collect();
+    assert_eq!(run(&target, "push head mydb ID 5 --expect-none").0, 0);
+    let (_, shown, _) = run(&target, "show mydb");
+    let value = shown.split_whitespace().find(|word| word.contains('@')).unwrap();
+    let (code, stdout, stderr) = run(&target, &format!("push head mydb OTHER 6 --expect {value}"));
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
+#[test]
 fn a_reader_that_closes_the_pipe_is_no_failure() {
     let (_service, target) = target();
     let url = target[1].as_str();
