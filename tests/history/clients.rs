@@ -75,6 +75,7 @@ impl World {
     /// most calls, and the judges would be struck at, too.
     pub(crate) async fn until_the_next_fault(&self, pause: Duration) {
         let before = self.recorder.answers();
+        // lint: faults come at different moments
         tokio::time::sleep(pause).await;
         while self.recorder.answers() < before + u64::from(CLIENTS) {
             tokio::time::sleep(Duration::from_millis(5)).await;
