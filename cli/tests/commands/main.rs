@@ -320,7 +320,7 @@ fn only_commands_that_write_create_a_directory() {
         assert!(code == 2 && stderr.contains("nameservice init"), "{line}: {code} {stderr}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    assert_eq!(run(&target, &format!("serve --listen {}", taken.local_addr().unwrap())).0, 1);
+    assert_eq!(run(&target, &format!("serve --listen {}", taken.local_addr().unwrap())).0, 7);
     assert!(!directory.exists());
     assert!(run(&target, "init").1.starts_with("created the data"));
     assert!(run(&target, "init").1.starts_with("there is data"));
@@ -399,7 +399,7 @@ fn serve_says_what_is_wrong_with_where_it_shall_listen() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let (code, _, stderr) = run(&[], &format!("serve --memory --listen {taken}"));
-    assert!(code == 1 && stderr.contains(&format!("{taken} is in use")), "{code} {stderr}");
+    assert!(code == 7 && stderr.contains(&format!("{taken} is in use")), "{code} {stderr}");
     let (code, _, stderr) = run(&[], "serve --memory --listen 0.0.0.0:0");
     assert!(code == 2 && stderr.contains("--insecure"), "{code} {stderr}");
 }

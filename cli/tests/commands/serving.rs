@@ -138,7 +138,7 @@ fn what_a_service_has_done_is_counted_at_metrics() {
     let service = spawn_serve(directory.path());
     let push = |id: &str| run(&["--url", &service.url], &format!("push head mydb {id} 1")).0;
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
-    assert_eq!((push(ID), push(ID), push(OTHER)), (0, 0, 3));
+    assert_eq!((push(ID), push(ID), push(OTHER)), (0, 0, 9));
     assert_ne!(run(&["--url", &service.url], "show nobody").0, 0);
 
     let text = get(service.url.trim_start_matches("http://"), "/metrics");
