@@ -183,6 +183,12 @@ fn failures_of_the_lease_have_other_codes_than_those_of_the_command() {
             run(&["--url", "http://127.0.0.1:1"], "lease run --name index_lock --holder one mydb -- true").0,
             125
         );
+        // Data that is in use is 7 for every other command.
+        let directory = tempfile::tempdir().unwrap();
+        let _user = spawn_serve(directory.path());
+        let target = ["--data", directory.path().to_str().unwrap()];
+        assert_eq!(run(&target, "lease show mydb").0, 7);
+        assert_eq!(run(&target, "lease run --name index_lock --holder one mydb -- true").0, 125);
     });
 }
 
