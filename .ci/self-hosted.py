@@ -154,6 +154,8 @@ def part_systemd(program, _tools, folder):
     run("systemd-analyze", "security", "--offline=true", f"--threshold={EXPOSURE}", copy)
 
     settings = dict(re.findall(r"^(\w+)=(.+)$", unit.read_text(), re.M))
+    # What the service needs may be away for longer than the five tries that systemd makes by default.
+    assert (settings["Restart"], settings["StartLimitIntervalSec"]) == ("on-failure", "0"), settings
     service = of_unit(unit, HERE / "debian/default", folder, {"/usr/bin/nameservice": str(program), "/var/lib/nameservice": f"{folder}/state"})
     (folder / "state").mkdir(mode=0o700)
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

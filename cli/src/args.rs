@@ -22,28 +22,14 @@ use crate::{
         LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
         RestoreBackupArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
+    exit,
     lists::FormatArgs,
     options::{LogFormat, LogLevel, TargetArgs, WriteArgs},
 };
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  failed, unexpectedly, or not supported by the backend; doctor: something is wrong
-  2  bad usage or bad input
-  3  rejected by the current state: conflict, stale, already exists, has dependents, protected, lease held or lost;
-     restore-backup: data would be lost; copy, compare, remote: the places do not hold the same
-  4  unknown record, source or route
-  5  not allowed
-  6  the record is retracted
-  7  unavailable, or the outcome of a write is unknown
-  8  the position is beyond the end of the feed
-
-lease run exits with the code of its command; its own failures are explained on stderr.";
-
 /// Tracks the heads, indexes, states and configurations of ledgers and graph sources.
 #[derive(Debug, Parser)]
-#[command(name = "nameservice", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "nameservice", version, after_help = exit::help(), propagate_version = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -242,6 +228,27 @@ impl Command {
         }
     }
 
+    /// Returns what names the places of a command that the connection options do not name.
+    pub fn own_places(&self) -> Option<&'static str> {
+        const NONE: &str = "this command uses no nameservice";
+        match self {
+            #[cfg(feature = "migration")]
+            Self::Copy(_) | Self::Compare(_) => Some("FROM and TO name the places of this command"),
+            #[cfg(feature = "opensearch")]
+            Self::SearchIndex(SearchIndexCommand::Init(_)) => Some("OPENSEARCH names the place of this command"),
+            #[cfg(feature = "dynamodb")]
+            Self::DeadLetters(_) => Some("QUEUE names the place of this command"),
+            #[cfg(feature = "dynamodb")]
+            Self::Doctor(DoctorArgs { aws_deployment: Some(_), .. }) => Some("--aws-deployment names what is tested"),
+            #[cfg(feature = "serve")]
+            Self::Token(_) => Some(NONE),
+            #[cfg(feature = "graphql")]
+            Self::GraphqlSchema => Some(NONE),
+            Self::Login(_) | Self::Openapi | Self::Completions { .. } | Self::Man { .. } => Some(NONE),
+            _ => None,
+        }
+    }
+
     /// The collector that the command sends traces to.
     #[cfg(feature = "traces")]
     pub fn otlp(&self) -> Option<&str> {
@@ -349,7 +356,7 @@ mod tests {
             ("serve --jwks keys.json --any-issuer --issuer x --any-audience".into(), ErrorKind::ArgumentConflict),
             ("serve --consumer --no-consumer".into(), ErrorKind::ArgumentConflict),
             ("serve --feed-retention 1month".into(), ErrorKind::ValueValidation),
-            ("watch --from yesterday".into(), ErrorKind::ValueValidation),
+            ("watch --after yesterday".into(), ErrorKind::ValueValidation),
             ("watch --concern heads".into(), ErrorKind::InvalidValue),
         ] {
             let error = parse(&line).map(|_| ()).unwrap_err();

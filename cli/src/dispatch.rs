@@ -16,8 +16,8 @@ use crate::commands::search_index;
 use crate::{
     args::{Cli, Command},
     commands::{
-        branch, config, create, diff, doctor, lease, leases, lifecycle, list, login, push, search, service, show,
-        status, top, transaction, watch,
+        LeaseCommand, branch, config, create, diff, doctor, lease, leases, lifecycle, list, login, push, search,
+        service, show, status, top, transaction, watch,
     },
     failure::Failure,
     options::{ArchiveArgs, Missing},
@@ -31,6 +31,9 @@ use crate::{commands::token, serve};
 pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
     #[cfg_attr(not(feature = "serve"), expect(unused_mut))]
     let Cli { mut command, mut target, json, .. } = cli;
+    if let (Some(option), Some(instead)) = (target.option(), command.own_places()) {
+        return Err(Failure::Usage(format!("{option} does not apply: {instead}")));
+    }
     #[cfg(feature = "serve")]
     if let Command::Serve(args) = &mut command
         && target.at == Some(Place::Memory)
@@ -97,7 +100,10 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         command => command,
     };
     let missing = if command.writes() { Missing::Create } else { Missing::Reject };
-    let session = Session::start(&target, missing, json).await?;
+    let session = Session::start(&target, missing, json).await;
+    // Whatever it fails at, its codes are not those that its command may have.
+    let is_lease_run = matches!(command, Command::Lease(LeaseCommand::Run(_)));
+    let session = session.map_err(|failure| if is_lease_run { failure.of_lease_run() } else { failure })?;
     let done = operate(&session, command).await;
     // Closing the embedded backend waits for its writer, so it must not run on an async worker thread.
     let _ = tokio::task::spawn_blocking(move || drop(session)).await;

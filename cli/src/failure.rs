@@ -4,23 +4,15 @@ use std::{io, process::ExitCode};
 
 use nameservice_client::RequestError;
 use nameservice_embedded::{BackupError, OpenError, RestoreError};
-use nameservice_http::problem::ProblemDocument;
+use nameservice_http::problem::{Kind, ProblemDocument};
 use nameservice_model::{BoxError, Error as StoreError};
 #[cfg(feature = "sync")]
 use nameservice_sync::SyncError;
 use serde_json::Value;
 
+use crate::exit::Exit;
 #[cfg(feature = "serve")]
 use crate::serve::error::ServeError;
-
-const FAILED: u8 = 1;
-const USAGE: u8 = 2;
-const CONFLICT: u8 = 3;
-const UNKNOWN: u8 = 4;
-const NOT_ALLOWED: u8 = 5;
-const RETRACTED: u8 = 6;
-const UNAVAILABLE: u8 = 7;
-const BEYOND_END: u8 = 8;
 
 /// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +123,9 @@ pub enum Failure {
     /// The exit code of a command that ran under a lease.
     #[error("the command has ended with the code {0}")]
     Ended(u8),
+    /// `lease run` has failed itself: its codes are not those that its command may have.
+    #[error(transparent)]
+    LeaseRun(Box<Self>),
     /// The doctor's findings need attention; they have been printed.
     #[error("{0} {are} left", are = if *.0 == 1 { "finding is" } else { "findings are" })]
     Findings(usize),
@@ -155,12 +150,12 @@ pub enum Failure {
         is_there: bool,
     },
     /// A position that the feed has not reached.
-    #[error("position {position} is beyond the end of the feed, whose oldest position is {oldest}")]
+    #[error("position {after} is beyond the end of the feed, which is at position {end}: continue with --after {end}")]
     BeyondEnd {
-        /// Where to begin.
-        position: u64,
-        /// The oldest position that can be read.
-        oldest: u64,
+        /// The position after which to begin.
+        after: u64,
+        /// The last position of the feed.
+        end: u64,
     },
     /// The result could not be printed.
     #[error("stdout cannot be written")]
@@ -175,52 +170,58 @@ impl Failure {
 
     fn code(&self) -> u8 {
         match self {
-            // The reader has closed the pipe.
-            _ if self.is_closed_pipe() => 0,
-            Self::Usage(_) => USAGE,
-            Self::Rejected(problem) => code_of_status(problem.status),
-            Self::Answered { status, .. } => code_of_status(*status),
-            Self::Conflict { .. } | Self::Stale(_) | Self::LeaseLost { .. } | Self::Differs(_) => CONFLICT,
-            Self::BeyondEnd { .. } => BEYOND_END,
-            Self::Provider { is_there, .. } => {
-                if *is_there {
-                    NOT_ALLOWED
-                } else {
-                    UNAVAILABLE
-                }
-            }
             Self::Ended(code) => *code,
+            other => other.exit().code(),
+        }
+    }
+
+    fn exit(&self) -> Exit {
+        match self {
+            // The reader has closed the pipe.
+            _ if self.is_closed_pipe() => Exit::Done,
+            Self::Usage(_) => Exit::Usage,
+            Self::Rejected(problem) => exit_of_problem(problem),
+            Self::Answered { status, .. } => exit_of_status(*status),
+            Self::Conflict { .. } | Self::Differs(_) => Exit::Conflict,
+            Self::Stale(_) => Exit::Stale,
+            Self::BeyondEnd { .. } => Exit::BeyondEnd,
+            Self::Provider { is_there: true, .. } => Exit::NotAllowed,
+            Self::Provider { is_there: false, .. } => Exit::Unavailable,
+            Self::LeaseLost { .. } => Exit::LeaseLost,
+            Self::LeaseRun(failure) => match failure.problem().and_then(ProblemDocument::kind) {
+                Some(Kind::LeaseHeld) => Exit::LeaseHeld,
+                _ => Exit::LeaseRun,
+            },
             // Like shells, distinguishes a missing program from a file that cannot be executed.
-            Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
-            Self::Start { .. } => 126,
-            Self::Unreachable { .. } | Self::NoAnswer(_) | Self::OutcomeUnknown { .. } => UNAVAILABLE,
-            Self::Open(OpenError::InUse { .. })
-            | Self::Restore(RestoreError::Directory(OpenError::InUse { .. }))
-            | Self::Table { source: StoreError::Unavailable { .. }, .. } => UNAVAILABLE,
+            Self::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
+            Self::Start { .. } => Exit::NotExecutable,
+            Self::Unreachable { .. } | Self::NoAnswer(_) => Exit::Unavailable,
+            Self::OutcomeUnknown { .. } => Exit::OutcomeUnknown,
+            Self::Open(error) | Self::Restore(RestoreError::Directory(error)) if error.may_pass() => Exit::Unavailable,
+            Self::Table { source: StoreError::Unavailable { .. }, .. } => Exit::Unavailable,
             #[cfg(feature = "sync")]
             Self::Sync(error) => match error {
-                SyncError::Dump { .. } | SyncError::Unsupported(_) | SyncError::File { .. } => USAGE,
-                SyncError::Source(error) | SyncError::Target(error) => code_of_backend(error),
-                SyncError::Rejected { .. } => CONFLICT,
-                _ => FAILED,
+                SyncError::Dump { .. } | SyncError::Unsupported(_) | SyncError::File { .. } => Exit::Usage,
+                SyncError::Source(error) | SyncError::Target(error) => exit_of_backend(error),
+                SyncError::Rejected { .. } => Exit::Conflict,
+                _ => Exit::Failed,
             },
-            Self::Library(nameservice::Error::Backend(error)) => code_of_backend(error),
-            Self::Library(nameservice::Error::Connect { .. }) => UNAVAILABLE,
+            Self::Library(nameservice::Error::Backend(error)) => exit_of_backend(error),
+            Self::Library(nameservice::Error::Connect { .. }) => Exit::Unavailable,
             #[cfg(feature = "serve")]
-            Self::Serve(error) => {
-                if error.is_usage() {
-                    USAGE
-                } else {
-                    FAILED
-                }
-            }
+            Self::Serve(error) if error.is_usage() => Exit::Usage,
+            #[cfg(feature = "serve")]
+            Self::Serve(error) if error.may_pass() => Exit::Unavailable,
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => Exit::Failed,
             Self::Open(OpenError::Missing { .. })
-            | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => USAGE,
-            Self::Restore(RestoreError::Loss { .. }) => CONFLICT,
+            | Self::Backup(BackupError::Exists { .. } | BackupError::Source(OpenError::Missing { .. })) => Exit::Usage,
+            Self::Restore(RestoreError::Loss { .. }) => Exit::Conflict,
             Self::Restore(
                 RestoreError::Backup { source: OpenError::Missing { .. }, .. } | RestoreError::Unfinished { .. },
-            ) => USAGE,
-            Self::BadAnswer(_)
+            ) => Exit::Usage,
+            Self::Ended(_)
+            | Self::BadAnswer(_)
             | Self::Library(_)
             | Self::Open(_)
             | Self::Backup(_)
@@ -230,7 +231,16 @@ impl Failure {
             | Self::Table { .. }
             | Self::Watch(_)
             | Self::Findings(_)
-            | Self::Output(_) => FAILED,
+            | Self::Output(_) => Exit::Failed,
+        }
+    }
+
+    /// Returns the failure of `lease run` for one of its parts. A mistake on its command line, and the end of its command, stay what
+    /// they are.
+    pub(crate) fn of_lease_run(self) -> Self {
+        match self {
+            Self::Usage(_) | Self::Ended(_) | Self::Start { .. } | Self::LeaseLost { .. } => self,
+            failure => Self::LeaseRun(Box::new(failure)),
         }
     }
 
@@ -253,6 +263,7 @@ impl Failure {
     pub fn problem(&self) -> Option<&ProblemDocument> {
         match self {
             Self::Rejected(problem) | Self::Conflict { problem, .. } => Some(problem),
+            Self::LeaseRun(failure) => failure.problem(),
             _ => None,
         }
     }
@@ -263,36 +274,44 @@ impl Failure {
     }
 }
 
-/// The code of a backend's error: that of the service's answer, if it was caused by one.
-fn code_of_backend(error: &StoreError) -> u8 {
+/// Returns what a backend's error exits with: as the service's answer, if it was caused by one.
+fn exit_of_backend(error: &StoreError) -> Exit {
     match error {
-        StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. } => UNAVAILABLE,
+        StoreError::Unavailable { .. } => Exit::Unavailable,
+        StoreError::OutcomeUnknown { .. } => Exit::OutcomeUnknown,
         StoreError::Store { source, .. } => match source.downcast_ref() {
-            Some(RequestError::Problem(problem)) => code_of_status(problem.status),
-            Some(RequestError::Answered { status, .. }) => code_of_status(*status),
-            _ => FAILED,
+            Some(RequestError::Problem(problem)) => exit_of_problem(problem),
+            Some(RequestError::Answered { status, .. }) => exit_of_status(*status),
+            _ => Exit::Failed,
         },
-        _ => FAILED,
+        _ => Exit::Failed,
+    }
+}
+
+/// Returns what a rejection of the service exits with.
+fn exit_of_problem(problem: &ProblemDocument) -> Exit {
+    match problem.kind() {
+        Some(Kind::OutcomeUnknown) => Exit::OutcomeUnknown,
+        Some(Kind::PositionAhead) => Exit::BeyondEnd,
+        _ => exit_of_status(problem.status),
     }
 }
 
 /// The single table from the service's statuses to exit codes.
-fn code_of_status(status: u16) -> u8 {
+fn exit_of_status(status: u16) -> Exit {
     match status {
-        400 | 405 | 406 | 411..=415 | 431 => USAGE,
-        401 | 403 => NOT_ALLOWED,
-        404 => UNKNOWN,
-        409 | 422 => CONFLICT,
-        410 => RETRACTED,
-        408 | 429 | 502..=504 => UNAVAILABLE,
-        _ => FAILED,
+        400 | 405 | 406 | 411..=415 | 431 => Exit::Usage,
+        401 | 403 => Exit::NotAllowed,
+        404 => Exit::Unknown,
+        409 | 422 => Exit::Conflict,
+        410 => Exit::Retracted,
+        408 | 429 | 502..=504 => Exit::Unavailable,
+        _ => Exit::Failed,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nameservice_http::problem::Kind;
-
     use super::*;
 
     #[test]
@@ -316,14 +335,14 @@ mod tests {
             (501, 1),
             (418, 1),
         ] {
-            assert_eq!(code_of_status(status), code, "{status}");
+            assert_eq!(exit_of_status(status).code(), code, "{status}");
         }
     }
 
     #[test]
     fn no_rejection_of_the_service_is_unexpected_but_its_own_failure() {
         for kind in Kind::ALL {
-            let unexpected = code_of_status(kind.status()) == FAILED;
+            let unexpected = exit_of_status(kind.status()) == Exit::Failed;
             assert_eq!(unexpected, matches!(kind, Kind::Internal | Kind::Unsupported), "{kind:?}");
         }
     }
@@ -331,15 +350,20 @@ mod tests {
     #[test]
     fn failures_of_this_side_have_theirs() {
         let closed = |kind| Failure::Output(io::Error::from(kind));
+        let opened = |kind| Failure::Open(OpenError::Io { path: "data".into(), source: io::Error::from(kind) });
         for (failure, code) in [
             (Failure::Usage(String::new()), 2),
-            (Failure::Stale(String::new()), 3),
+            (Failure::Stale(String::new()), 9),
             (Failure::Unreachable { url: String::new(), source: "x".into() }, 7),
             (Failure::NoAnswer("x".into()), 7),
-            (Failure::OutcomeUnknown { idempotency_key: String::new(), source: "x".into() }, 7),
+            (Failure::OutcomeUnknown { idempotency_key: String::new(), source: "x".into() }, 10),
             (Failure::Answered { status: 429, message: String::new() }, 7),
             (Failure::BadAnswer("x".into()), 1),
-            (Failure::LeaseLost { address: String::new(), reason: String::new() }, 3),
+            (Failure::LeaseLost { address: String::new(), reason: String::new() }, 124),
+            (opened(io::ErrorKind::ReadOnlyFilesystem), 7),
+            (opened(io::ErrorKind::PermissionDenied), 1),
+            (Failure::BadAnswer("x".into()).of_lease_run(), 125),
+            (Failure::Usage(String::new()).of_lease_run(), 2),
             (Failure::Start { program: String::new(), source: io::ErrorKind::NotFound.into() }, 127),
             (Failure::Start { program: String::new(), source: io::ErrorKind::PermissionDenied.into() }, 126),
             (Failure::Ended(42), 42),

@@ -11,13 +11,16 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http_body_util::BodyExt as _;
-use nameservice_http::Problem;
+use nameservice_http::{Problem, Verifier};
 use serde_json::Value;
 
 use crate::upstream::Upstream;
 
 /// The path of the health of a service.
 pub(crate) const PATH: &str = "/v1/health";
+/// Health requires no token, and so names no issuer.
+const NO_KEYS: &str = "the keys that tokens are checked with could not be fetched yet, and requests with tokens are answered 503: the log of \
+                       the service names the cause";
 /// Health requires no token, and so names no record.
 const DAMAGED: &str = "its data is damaged: the log of the service names what is, and what to do";
 
@@ -63,14 +66,18 @@ pub(crate) struct Attention {
     /// What it is a replica of.
     pub(crate) upstream: Option<Upstream>,
     pub(crate) damage: Damage,
+    /// What checks the tokens of its callers.
+    pub(crate) verifier: Option<Verifier>,
 }
 
 impl Attention {
     /// Adds the state of the service to what the route has answered, shallow or deep.
     pub(crate) async fn add_to(&self, answered: Response) -> Response {
         let replica = self.upstream.as_ref().map(Upstream::health);
-        let damage = self.damage.reason();
-        if !answered.status().is_success() || (replica.is_none() && damage.is_none()) {
+        let lacks_keys = self.verifier.as_ref().is_some_and(Verifier::lacks_keys);
+        let own = [lacks_keys.then_some(NO_KEYS), self.damage.reason()];
+        let mut reasons: Vec<String> = own.into_iter().flatten().map(str::to_owned).collect();
+        if !answered.status().is_success() || (replica.is_none() && reasons.is_empty()) {
             // A problem says everything.
             return answered;
         }
@@ -82,7 +89,6 @@ impl Attention {
         let Ok(Value::Object(mut health)) = serde_json::from_slice(&body) else {
             return Response::from_parts(head, Body::from(body));
         };
-        let mut reasons: Vec<String> = damage.map(str::to_owned).into_iter().collect();
         if let Some((replica, reason)) = replica {
             health.insert("replica".to_owned(), replica);
             reasons.extend(reason);

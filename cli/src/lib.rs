@@ -26,6 +26,7 @@ pub mod consumer;
 #[path = "absent/consumer.rs"]
 mod consumer;
 mod dispatch;
+pub mod exit;
 pub mod failure;
 #[cfg(feature = "files")]
 pub mod files;
@@ -79,7 +80,7 @@ pub async fn program() -> ExitCode {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
             output::note(&output::usage(&error.render().to_string()));
-            return ExitCode::from(2);
+            return ExitCode::from(exit::Exit::Usage.code());
         }
         Err(error) => error.exit(),
     };

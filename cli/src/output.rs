@@ -177,9 +177,10 @@ fn value(value: &Value) -> String {
     }
     if let (Some(id), Some(t)) = (value.get("id"), value.get("t")) {
         let Some(id) = id.as_str() else { return "nothing yet".into() };
-        let mut words = format!("{} at t {t}", clean(id));
+        // As the options take it.
+        let mut words = format!("{}@{t}", clean(id));
         if let Some(rev) = value.get("rev").and_then(Value::as_i64).filter(|rev| *rev > 0) {
-            let _ = write!(words, ", rev {rev}");
+            let _ = write!(words, " (rev {rev})");
         }
         return words;
     }
@@ -514,8 +515,8 @@ mod tests {
     fn values_are_shown_in_words() {
         for (concern, words) in [
             (json!(null), "no record".to_owned()),
-            (json!({"id": ID, "t": 5}), format!("{ID} at t 5")),
-            (json!({"id": ID, "t": 5, "rev": 2}), format!("{ID} at t 5, rev 2")),
+            (json!({"id": ID, "t": 5}), format!("{ID}@5")),
+            (json!({"id": ID, "t": 5, "rev": 2}), format!("{ID}@5 (rev 2)")),
             (json!({"id": null, "t": 0, "rev": 0}), "nothing yet".to_owned()),
             (json!({"v": 0, "payload": null}), "nothing yet".to_owned()),
             (json!({"v": 1, "payload": {"state": "ready"}}), "ready (v 1)".to_owned()),
@@ -534,7 +535,7 @@ mod tests {
         }))
         .unwrap();
         let words = words_of(&Failure::Rejected(Box::new(problem)), Palette::PLAIN);
-        assert_eq!(words, format!("error: not as expected\n  current: {ID} at t 7\n  dependents: a:main, b:main"));
+        assert_eq!(words, format!("error: not as expected\n  current: {ID}@7\n  dependents: a:main, b:main"));
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn start_with(listener: Listener, app: App, settings: Settings) -> Result<Servic
         // A caller who needs a token has to send it: pages of other sites have none.
         trusted: app.is_open().then(|| origins.into()),
         nudge,
-        attention: Arc::new(Attention { upstream: upstream.clone(), damage }),
+        attention: Arc::new(Attention { upstream: upstream.clone(), damage, verifier: app.verifier().cloned() }),
         shutdown: shutdown.clone(),
     };
     // On loopback, for callers who may read; for others there is a separate listener.

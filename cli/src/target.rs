@@ -12,6 +12,7 @@ use nameservice_embedded::{Embedded, OpenError, Options};
 use nameservice_http::{App, Auth, service};
 #[cfg(feature = "migration")]
 use nameservice_model::Backend;
+use nameservice_model::ShownUrl;
 
 #[cfg(feature = "files")]
 use crate::files::Stored;
@@ -84,7 +85,7 @@ impl TargetArgs {
     pub fn place_or_service(&self) -> Result<Place, Failure> {
         match self.place()? {
             Some(place) => Ok(place),
-            None => Ok(Place::Service(self.service_url()?)),
+            None => Ok(Place::Service(self.service_url())),
         }
     }
 
@@ -107,15 +108,38 @@ impl TargetArgs {
     }
 
     /// Returns the URL of the service that is used if no data is named.
-    fn service_url(&self) -> Result<String, Failure> {
-        if let Some(Place::Service(url)) = &self.at {
-            return Ok(url.clone());
+    fn service_url(&self) -> String {
+        let url = self.named_service().map(str::to_owned).or_else(service_of_environment);
+        url.unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
+    /// Returns the option of the command line that names a place, if there is one.
+    pub fn option(&self) -> Option<&'static str> {
+        #[cfg(feature = "files")]
+        if self.fluree_config.is_some() {
+            return Some("--fluree-config");
         }
-        if self.table.is_some() {
-            return Err(Failure::Usage("--table goes with --data, --endpoint-url or --aws".into()));
+        let options = [
+            ("--at", self.at.is_some()),
+            ("--url", self.url.is_some()),
+            ("--data", self.data.is_some()),
+            ("--endpoint-url", self.endpoint_url.is_some()),
+            ("--aws", self.aws),
+            ("--table", self.table.is_some()),
+        ];
+        options.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// Rejects a service that the command line or the environment names, for a command that needs the data itself, as `instead` says.
+    pub(crate) fn reject_service(&self, instead: &str) -> Result<(), Failure> {
+        let named = match self.named_service() {
+            Some(url) => Some((self.option().unwrap_or("--url"), url.to_owned())),
+            None => service_of_environment().map(|url| (URL_VARIABLE, url)),
+        };
+        match named {
+            Some((by, url)) => Err(Failure::Usage(format!("{by} names the service {}: {instead}", ShownUrl(&url)))),
+            None => Ok(()),
         }
-        let url = self.url.clone().or_else(|| std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty()));
-        Ok(url.unwrap_or_else(|| DEFAULT_URL.to_owned()))
     }
 
     /// Returns the URL of the service that the command line names, if it names one.
@@ -134,6 +158,9 @@ impl TargetArgs {
             endpoint: endpoint.cloned(),
             timeout: DYNAMODB_TIMEOUT,
         };
+        if self.table.is_some() && self.endpoint_url.is_none() && !self.aws {
+            return Err(Failure::Usage("--table goes with --endpoint-url or --aws".into()));
+        }
         let at = self.at.clone().filter(|place| !matches!(place, Place::Service(_)));
         let data = self.data.clone().map(Place::Embedded);
         let endpoint = self.endpoint_url.as_ref().map(|url| table(Some(url)));
@@ -153,7 +180,7 @@ impl TargetArgs {
     pub async fn client(&self, missing: Missing) -> Result<Client, Failure> {
         let archive = self.archive.open().await?;
         let Some(place) = self.place()? else {
-            let url = self.service_url()?;
+            let url = self.service_url();
             let Some(archive) = archive else { return client::remote(&url, &self.credentials()?) };
             // The archive is read by this process: a local service over the remote one.
             let names = Arc::new(client::remote(&url, &self.credentials()?)?);
@@ -167,6 +194,11 @@ impl TargetArgs {
         }
         client::in_process(service(routes::router(), with_archive(opened.app(Auth::Open), archive)))
     }
+}
+
+/// Returns the URL of the service that the environment names.
+fn service_of_environment() -> Option<String> {
+    std::env::var(URL_VARIABLE).ok().filter(|url| !url.is_empty())
 }
 
 impl Opened {

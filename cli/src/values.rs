@@ -64,8 +64,8 @@ pub enum Beginning {
     Now,
     /// With the oldest change that the feed holds.
     Start,
-    /// With the change at this position.
-    At(u64),
+    /// With the change that follows this position.
+    After(u64),
 }
 
 impl Beginning {
@@ -73,8 +73,8 @@ impl Beginning {
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "now" => Ok(Self::Now),
-            "start" | "0" => Ok(Self::Start),
-            _ => text.parse().map(Self::At).map_err(|_| "it is a position, `start` or `now`".to_owned()),
+            "start" => Ok(Self::Start),
+            _ => text.parse().map(Self::After).map_err(|_| "it is a position, `start` or `now`".to_owned()),
         }
     }
 }

@@ -116,7 +116,7 @@ pub(crate) async fn run(target: &TargetArgs, args: &DoctorArgs, output: Output) 
 /// same service as the others.
 async fn admit(target: &TargetArgs, args: &DoctorArgs) -> Result<Patient, Failure> {
     let place = TargetArgs { url: None, ..target.clone() }.place()?;
-    if place.is_none() && (args.fix || target.table.is_some()) {
+    if place.is_none() && args.fix {
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     }
     let service = match (&place, target.named_service()) {

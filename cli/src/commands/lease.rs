@@ -31,6 +31,7 @@ use super::leases::lease_of;
 use crate::{
     child::{self, Running, Signal, Signals},
     client::{Request, write},
+    exit::Exit,
     failure::Failure,
     options::KeyArgs,
     output,
@@ -84,7 +85,7 @@ pub(crate) async fn run(session: &Session, command: LeaseCommand) -> Result<(), 
             session.output.answer(&answer.json, || format!("{} of {address} is free", holder.name))
         }
         LeaseCommand::Show(args) => show(session, &args.address).await,
-        LeaseCommand::Run(args) => run_under(session, args).await,
+        LeaseCommand::Run(args) => run_under(session, args).await.map_err(Failure::of_lease_run),
     }
 }
 
@@ -153,7 +154,8 @@ async fn run_under(session: &Session, args: LeaseRunArgs) -> Result<(), Failure>
     match ended? {
         Ok(status) => {
             let code = child::exit_code(status);
-            if let Some(state) = on_failure.filter(|_| code != 0) {
+            // A push that came too late has lost nothing.
+            if let Some(state) = on_failure.filter(|_| code != 0 && code != Exit::Stale.code()) {
                 mark_failed(&session.client, &address, &claim, &state, code).await;
             }
             if let Some(reason) = release(&address, keeper).await {

@@ -45,6 +45,9 @@ struct Health {
 
 pub(crate) async fn init(target: &TargetArgs, output: Output) -> Result<(), Failure> {
     let Some(place) = target.place()? else {
+        target.reject_service(
+            "init creates a table or a directory: name it with --endpoint-url URL, --aws or --data DIR",
+        )?;
         return Err(Failure::Usage("which table? Give --endpoint-url URL, --aws or --data DIR".into()));
     };
     if let Place::Embedded(directory) = &place {
@@ -122,7 +125,11 @@ pub(crate) async fn restore_backup(
 /// Returns the directory that is named, or the default one.
 fn directory_of(target: &TargetArgs, usage: &str) -> Result<PathBuf, Failure> {
     match target.place()? {
-        None => Ok(PathBuf::from(DEFAULT_DATA)),
+        None => {
+            // A service that is named must not be taken for the data that happens to be here.
+            target.reject_service(usage)?;
+            Ok(PathBuf::from(DEFAULT_DATA))
+        }
         Some(Place::Embedded(directory)) => Ok(directory),
         Some(_) => Err(Failure::Usage(usage.into())),
     }

@@ -55,9 +55,9 @@ pub struct WatchArgs {
     /// The archive of older changes.
     #[command(flatten)]
     pub archive: ArchiveArgs,
-    /// Where to begin: at a position, at the `start` of what the feed still holds, or `now`
+    /// Only what follows this position, the `start` of what the feed still holds, or `now`
     #[arg(long, value_name = "POSITION|start|now", default_value = "now", value_parser = Beginning::parse)]
-    pub from: Beginning,
+    pub after: Beginning,
     /// End after so many changes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
@@ -131,7 +131,9 @@ pub(crate) async fn watch(session: &Session, args: WatchArgs) -> Result<(), Fail
 struct Watching {
     follow: Follow,
     service: Arc<Service>,
-    from: Beginning,
+    begins: Beginning,
+    /// The end of the feed when it began.
+    end: u64,
     is_json: bool,
 }
 
@@ -166,10 +168,10 @@ impl Service {
 impl Watching {
     /// Begins at the position that the command line names; `now` is this position.
     fn new(session: &Session, args: WatchArgs, now: u64) -> Result<Self, Failure> {
-        let after = match args.from {
+        let after = match args.after {
             Beginning::Now => now,
             Beginning::Start => 0,
-            Beginning::At(position) => position.saturating_sub(1),
+            Beginning::After(position) => position,
         };
         let service = Arc::new(Service::default());
         let heard = service.clone();
@@ -177,7 +179,8 @@ impl Watching {
         Ok(Self {
             follow: follow.on_connection(move |connection| heard.hear(connection)),
             service,
-            from: args.from,
+            begins: args.after,
+            end: now,
             is_json: session.output.is_json(),
         })
     }
@@ -192,10 +195,10 @@ impl Watching {
                 }
                 Ok(ChangeEvent::Gone { oldest }) => {
                     let after = self.follow.gone_after();
-                    match (self.from, self.service.has_accepted.load(Ordering::Relaxed)) {
+                    match (self.begins, self.service.has_accepted.load(Ordering::Relaxed)) {
                         // A position from the command line is a mistake, rather than one of a feed that was reset.
-                        (Beginning::At(position), false) if oldest <= after => {
-                            return Err(Failure::BeyondEnd { position, oldest });
+                        (Beginning::After(after), false) if oldest <= after => {
+                            return Err(Failure::BeyondEnd { after, end: self.end });
                         }
                         // The command line does not ask for expired changes.
                         (Beginning::Start, false) => {}
@@ -245,8 +248,7 @@ pub(crate) async fn changes(session: &Session, args: ChangesArgs) -> Result<(), 
                 continue;
             }
             (Err(failure), _) if gone(&failure).is_some_and(|oldest| oldest <= after) => {
-                let oldest = gone(&failure).unwrap_or_default();
-                return Err(Failure::BeyondEnd { position: after.saturating_add(1), oldest });
+                return Err(Failure::BeyondEnd { after, end });
             }
             (Err(failure), _) => return Err(failure),
         };
@@ -276,8 +278,7 @@ pub(crate) async fn history(session: &Session, args: HistoryArgs) -> Result<(), 
         let request = Request::get("changes").query("after", Some(after)).query("limit", Some(1));
         match session.send::<Changes>(request).await {
             Err(failure) if gone(&failure).is_some_and(|oldest| oldest <= after) => {
-                let oldest = gone(&failure).unwrap_or_default();
-                return Err(Failure::BeyondEnd { position: after.saturating_add(1), oldest });
+                return Err(Failure::BeyondEnd { after, end: position(session).await? });
             }
             // Expired changes are not an error here, nor is a feed that the token does not cover.
             _ => {}
@@ -412,7 +413,7 @@ mod tests {
     fn watching(router: Router) -> Watching {
         let session = Session { client: client::in_process(router).unwrap(), output: Output::new(true) };
         let filter = FilterArgs { addresses: vec![], prefix: None, kind: None, source_type: None, concern: vec![] };
-        let args = WatchArgs { filter, archive: ArchiveArgs::default(), from: Beginning::Now, count: None };
+        let args = WatchArgs { filter, archive: ArchiveArgs::default(), after: Beginning::Now, count: None };
         Watching::new(&session, args, 7).unwrap()
     }
 

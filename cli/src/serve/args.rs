@@ -56,7 +56,7 @@ pub struct ServeArgs {
     /// Require bearer tokens signed by a key in this JWKS file or URL
     ///
     /// A file is read again when it changes, a URL every five minutes; both are read on SIGHUP and when a token names an
-    /// unknown key.
+    /// unknown key. While a URL has not answered since the start, requests with tokens are answered 503.
     #[arg(long, value_name = "FILE|URL", requires_all = ["issuers", "audiences"])]
     pub jwks: Option<String>,
     /// Required `iss` claim

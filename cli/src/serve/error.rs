@@ -56,4 +56,14 @@ impl ServeError {
     pub(crate) fn is_usage(&self) -> bool {
         matches!(self, Self::Exposed(_) | Self::Keys { .. } | Self::Tls(_))
     }
+
+    /// Whether the same command line may help later.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::InUse(_) => true,
+            // Of a network that is not up yet.
+            Self::Listen { source, .. } => source.kind() == io::ErrorKind::AddrNotAvailable,
+            _ => false,
+        }
+    }
 }

@@ -115,7 +115,7 @@ async fn a_service_with_an_archive_and_a_reader_with_one_have_every_change() {
         let (_, whole, _) = run(&target, "changes --json");
         let positions_of_all = positions(&whole);
         assert_eq!(positions_of_all, (1..=positions_of_all.len() as u64).collect::<Vec<_>>());
-        let watch = Watch::start(&with.url, "--from 1");
+        let watch = Watch::start(&with.url, "--after 0");
         assert_eq!(watch.until(OTHER).len(), positions_of_all.len(), "events too");
         drop((watch, with));
 
@@ -126,7 +126,7 @@ async fn a_service_with_an_archive_and_a_reader_with_one_have_every_change() {
             run(&["--url", &without.url], &format!("changes --json --archive {}", ground.archive));
         assert_eq!(code, 0, "{stderr}");
         assert_eq!(same, whole);
-        let watch = Watch::start(&without.url, &format!("--from 1 --archive {}", ground.archive));
+        let watch = Watch::start(&without.url, &format!("--after 0 --archive {}", ground.archive));
         assert_eq!(watch.until(OTHER).len(), positions_of_all.len());
     })
     .await

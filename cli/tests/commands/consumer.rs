@@ -274,7 +274,7 @@ async fn a_hole_in_the_feed_is_passed_by_watch_and_named_by_archive() {
     let service = start_in_process(endpoint(&engine), super::Auth::Open).await;
     let url = service.url();
     let looked = tokio::task::spawn_blocking(move || {
-        let watch = Watch::start(&url, "--from start");
+        let watch = Watch::start(&url, "--after start");
         let lines = watch.until(OTHER);
         let positions: Vec<_> = lines.iter().map(|line| line.split_whitespace().next().unwrap().to_owned()).collect();
         assert_eq!(positions, ["1", "2", "3", "6"], "each once: {lines:?}");

@@ -63,7 +63,7 @@ fn a_copy_is_the_same_and_can_be_repeated() {
     assert_eq!((code, &compared["newer_there"]["records"][0]["differences"][0]["concern"]), (3, &"head".into()));
     let (code, stdout, stderr) = run(&[], &format!("copy {from} {to} --force mydb"));
     assert!(code == 0 && stdout.contains("1 copied"), "{stdout}{stderr}");
-    assert!(run(&["--data", &places.path("copy")], "show mydb").1.contains("at t 5"));
+    assert!(run(&["--data", &places.path("copy")], "show mydb").1.contains("@5"));
 }
 
 #[test]
@@ -156,25 +156,25 @@ fn remotes_are_fetched_pulled_and_pushed() {
         ("remote fetch origin", 0, "4 records, 4 changed, 0 gone"),
         ("remote pull origin", 0, "4 pulled"),
         ("remote status origin", 0, "4 up to date"),
-        ("push head mydb OTHER 8", 0, "at t 8"),
+        ("push head mydb OTHER 8", 0, "@8"),
         ("remote status origin", 0, "1 ahead of the remote"),
         ("remote push origin --dry-run", 0, "1 would be pushed"),
         ("remote push origin", 0, "1 pushed"),
-        ("push head mydb:dev OTHER 9", 0, "at t 9"),
+        ("push head mydb:dev OTHER 9", 0, "@9"),
     ] {
         let (found, stdout, stderr) = run(&target, line);
         let printed = if code == 0 { &stdout } else { &stderr };
         assert!(found == code && printed.contains(words), "{line}: {found} {stdout}{stderr}");
     }
-    assert!(run(&remote, "show mydb").1.contains("at t 8"));
+    assert!(run(&remote, "show mydb").1.contains("@8"));
     // A push without a fetch of the current value writes nothing.
     assert_eq!(run(&remote, "push head mydb:dev ID 7").0, 0);
     let (code, stdout, _) = run(&target, "remote push origin");
     assert!(code == 3 && stdout.contains("fetch again") && stdout.contains("mydb:dev"), "{stdout}");
-    assert!(run(&remote, "show mydb:dev").1.contains("at t 7"));
+    assert!(run(&remote, "show mydb:dev").1.contains("@7"));
     let (code, stdout, _) = run(&target, "remote pull origin");
     assert!(code == 3 && stdout.contains("1 diverged"), "{stdout}");
-    assert!(run(&target, "show mydb:dev").1.contains("at t 9"));
+    assert!(run(&target, "show mydb:dev").1.contains("@9"));
     let (code, stdout, _) = run(&target, "remote push origin --by-watermark");
     assert!(code == 0 && stdout.contains("1 pushed"), "{stdout}");
     assert_eq!(run(&target, "remote remove origin").0, 0);

@@ -89,7 +89,7 @@ fn position(line: &str) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Waits until `watch --from start` would see this many changes.
+/// Waits until `watch --after start` would see this many changes.
 fn wait_for_position(url: &str, position: u64) {
     let until = Instant::now() + LONG;
     loop {
@@ -111,8 +111,8 @@ fn a_watch_prints_every_change_once_though_the_service_is_killed_and_stopped_mea
     let mut service = serve();
     let url = service.url.clone();
     let target = ["--url", url.as_str()];
-    let watch = Watch::start(&url, "--from start");
-    let filtered = Watch::start(&url, "mydb:* --concern head --kind ledger --json --from start");
+    let watch = Watch::start(&url, "--after start");
+    let filtered = Watch::start(&url, "mydb:* --concern head --kind ledger --json --after start");
     run(&target, "create mydb");
     run(&target, "push head mydb ID 1");
     let mut lines = watch.until(" head ");
@@ -189,11 +189,11 @@ fn a_watch_from_before_the_oldest_change_reports_what_is_gone_and_continues() {
     let service = spawn_serve(directory.path());
     assert_eq!(run(&["--url", &service.url], "changes --after 0").0, 6);
     assert_eq!(run(&["--url", &service.url], "push head mydb ID 1").0, 0);
-    let watch = Watch::start(&service.url, "--from 1");
+    let watch = Watch::start(&service.url, "--after 0");
     assert_eq!(watch.note(), "positions 1 to 2 have expired; continuing at 3");
     assert_eq!(position(&watch.next()), 3);
-    // `--from start` asks for what the feed still holds, so there is no note about expired changes.
-    let from_start = Watch::start(&service.url, "--from start");
+    // `--after start` asks for what the feed still holds, so there is no note about expired changes.
+    let from_start = Watch::start(&service.url, "--after start");
     assert_eq!(position(&from_start.next()), 3);
     assert_eq!(from_start.interrupt().2, [""; 0]);
     assert_eq!(run(&["--url", &service.url], "changes").1.lines().map(position).collect::<Vec<_>>(), [3]);
@@ -204,7 +204,7 @@ fn a_watch_ends_quietly_with_its_pipe() {
     let directory = tempfile::tempdir().unwrap();
     let service = spawn_serve(directory.path());
     let mut command = program();
-    command.args(["--url", &service.url, "watch", "--from", "start"]);
+    command.args(["--url", &service.url, "watch", "--after", "start"]);
     let mut watch = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(watch.stdout.take());
     run(&["--url", &service.url], "create mydb");

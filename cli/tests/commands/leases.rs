@@ -121,13 +121,13 @@ fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
         // No process of its group holds the pipe any longer.
         assert_eq!(stdout.read_line(&mut line).unwrap(), 0);
         let (status, stderr) = finished(first);
-        assert_eq!(status.code(), Some(3), "{stderr}");
+        assert_eq!(status.code(), Some(124), "{stderr}");
         assert!(stderr.contains("lost the lease on mydb:main"), "{stderr}");
         let late = "push head mydb OTHER 9 --lease-name index_lock --lease-holder first --lease-token 1";
         assert_eq!(run(&["--url", url], late).0, 3, "its token is spent");
         let (status, stderr) = finished(second);
         assert_eq!(status.code(), Some(0), "{stderr}");
-        assert!(run(&["--url", url], "show mydb").1.contains("at t 1"));
+        assert!(run(&["--url", url], "show mydb").1.contains("@1"));
         assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
     });
 }
@@ -145,8 +145,50 @@ fn a_command_runs_longer_than_its_lease_lasts_and_pushes_under_it() {
         outlast(url, clock);
         let (status, stderr) = finished(process);
         assert_eq!(status.code(), Some(43), "a push under another token is rejected: {stderr}");
-        assert!(run(&["--url", url], "show mydb").1.contains("at t 4"));
+        assert!(run(&["--url", url], "show mydb").1.contains("@4"));
         assert!(run(&["--url", url], "lease show mydb").1.contains("no lease is held"));
+    });
+}
+
+/// The push that came too late is of a value that is stored already, or older: nothing has failed.
+#[test]
+fn a_command_whose_push_was_stale_sets_no_state_and_one_with_a_conflict_does() {
+    with_service(|url, _| {
+        assert_eq!(run(&["--url", url], "push head mydb ID 5").0, 0);
+        for (push, code, state) in [
+            (format!("push head mydb {OTHER} 5"), 9, "ready"),
+            (format!("push head mydb {OTHER} 9 --expect {OTHER}@4"), 3, "error"),
+        ] {
+            let shell = format!("\"$NAMESERVICE\" {push}");
+            let (status, stderr) = finished(hold(url, "--holder one --on-failure error", &shell));
+            assert_eq!(status.code(), Some(code), "{stderr}");
+            let status = ask(url, "GET", "/v1/records/mydb", "").2["status"].take();
+            assert_eq!(status["payload"]["state"], state, "{push}: {status}");
+        }
+    });
+}
+
+#[test]
+fn failures_of_the_lease_have_other_codes_than_those_of_the_command() {
+    with_service(|url, _| {
+        let run_under = |options: &str, shell: &str| finished(hold(url, options, shell));
+        for code in [0, 1, 3, 7] {
+            assert_eq!(run_under("--holder one", &format!("exit {code}")).0.code(), Some(code));
+        }
+        assert_eq!(run(&["--url", url], "lease acquire mydb --name index_lock --holder two").0, 0);
+        let (status, stderr) = run_under("--holder one", "exit 3");
+        assert!(status.code() == Some(123) && stderr.contains("is locked by two"), "{stderr}");
+        assert_eq!(run(&["--url", url], "lease run --name index_lock --holder one nowhere -- true").0, 125);
+        assert_eq!(
+            run(&["--url", "http://127.0.0.1:1"], "lease run --name index_lock --holder one mydb -- true").0,
+            125
+        );
+        // Data that is in use is 7 for every other command.
+        let directory = tempfile::tempdir().unwrap();
+        let _user = spawn_serve(directory.path());
+        let target = ["--data", directory.path().to_str().unwrap()];
+        assert_eq!(run(&target, "lease show mydb").0, 7);
+        assert_eq!(run(&target, "lease run --name index_lock --holder one mydb -- true").0, 125);
     });
 }
 
@@ -232,7 +274,7 @@ fn a_command_is_stopped_and_continued_with_the_program_that_keeps_its_lease() {
         assert!(is_stopped(&id));
         signal(&process, "-CONT");
         let (status, stderr) = finished(process);
-        assert_eq!(status.code(), Some(3), "{stderr}");
+        assert_eq!(status.code(), Some(124), "{stderr}");
         assert!(stderr.contains("lost the lease on mydb:main"), "{stderr}");
         signal(&second, "-TERM");
         finished(second);
@@ -250,7 +292,7 @@ fn a_command_ends_when_the_service_is_gone_for_as_long_as_the_lease_lasts() {
     first_line(&mut process);
     service.kill();
     let (status, stderr) = finished(process);
-    assert_eq!(status.code(), Some(3), "{stderr}");
+    assert_eq!(status.code(), Some(124), "{stderr}");
     assert!(stderr.contains("is not refreshed") && stderr.contains("it expired"), "{stderr}");
     assert!(began.elapsed() >= Duration::from_secs(LASTS), "the lease had not run out: {:?}", began.elapsed());
 }

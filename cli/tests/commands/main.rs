@@ -15,6 +15,7 @@ mod leases;
 mod legacy;
 mod looking;
 mod migration;
+mod named;
 mod places;
 #[cfg(unix)]
 mod production;
@@ -115,18 +116,18 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("create mydb", 0, "created the ledger mydb:main"),
     ("create mydb", 3, "exists"),
     ("show mydb", 0, "nothing yet"),
-    ("push head mydb ID 5", 0, "at t 5"),
+    ("push head mydb ID 5", 0, "@5"),
     ("push head mydb ID 5", 0, "stored already"),
-    ("push head mydb OTHER 5", 3, "stale: the head of mydb:main is bafybei"),
+    ("push head mydb OTHER 5", 9, "stale: the head of mydb:main is bafybei"),
     ("push head mydb OTHER 6 --expect OTHER@4", 3, "nothing written: expected t 4 (bafkrei"),
     ("push head mydb OTHER 6 --expect-unborn", 3, "expected no data yet, found t 5 (bafybei"),
     ("push head mydb OTHER 5 --expect ID@5", 3, "new t 5 must be greater than current t 5"),
-    ("push head mydb OTHER 6 --expect ID@5", 0, "at t 6"),
+    ("push head mydb OTHER 6 --expect ID@5", 0, "@6"),
     ("push head nowhere ID 1", 4, "no record"),
-    ("push head fresh ID 1 --expect-none", 0, "at t 1"),
+    ("push head fresh ID 1 --expect-none", 0, "@1"),
     ("push head fresh ID 2 --expect-none", 3, "expected no record, found t 1 (bafybei"),
-    ("push index mydb ID 6", 0, "at t 6"),
-    ("push index mydb OTHER 6", 3, "stale"),
+    ("push index mydb ID 6", 0, "@6"),
+    ("push index mydb OTHER 6", 9, "stale"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 1"),
     ("push index mydb ID 6 --expect OTHER@6 --expect-rev 1 --idempotency-key again", 0, "rev 2"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 3"),
@@ -172,7 +173,7 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("show fresh --concern meta --min-v 1", 2, "possible values: head"),
     ("restore mydb", 0, "live"),
     ("reset mydb --head ID@2 --index unborn", 2, "-> bafybei"),
-    ("reset mydb --head ID@2 --index unborn --yes", 0, "at t 2"),
+    ("reset mydb --head ID@2 --index unborn --yes", 0, "@2"),
     ("list --full", 0, "t 2 bafy…5fbzdi"),
     ("list --name none", 0, "no records"),
     ("snapshot", 0, "mydb:main"),
@@ -180,11 +181,11 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("lease show mydb", 0, "no lease is held"),
     ("lease acquire mydb --name index_lock --holder one --target-t 9", 0, "index_lock, by one until 20"),
     ("lease acquire mydb --name reindex_lock --holder two", 3, "mydb:main is locked by one (index_lock) until 20"),
-    ("lease run --name index_lock --holder two mydb -- true", 3, "mydb:main is locked by one (index_lock)"),
+    ("lease run --name index_lock --holder two mydb -- true", 123, "mydb:main is locked by one (index_lock)"),
     ("lease show mydb", 0, "by one"),
     ("lease refresh mydb --name index_lock --holder one --lease-token 1 --ttl 60", 0, "for t 9, token 1"),
     ("lease refresh mydb --name index_lock --holder one --lease-token 2", 3, "held: index_lock, by one"),
-    ("push head mydb OTHER 8 --lease-name index_lock --lease-holder one --lease-token 1", 0, "at t 8"),
+    ("push head mydb OTHER 8 --lease-name index_lock --lease-holder one --lease-token 1", 0, "@8"),
     ("push head mydb OTHER 9 --lease-name index_lock --lease-holder one --lease-token 7", 3, "held: index_lock"),
     ("push index mydb OTHER 9 --lease-name index_lock --lease-holder two --lease-token 1", 3, "held: index_lock"),
     ("status mydb busy --lease-name index_lock --lease-holder one --lease-token 1", 0, "busy"),
@@ -319,7 +320,7 @@ fn only_commands_that_write_create_a_directory() {
         assert!(code == 2 && stderr.contains("nameservice init"), "{line}: {code} {stderr}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    assert_eq!(run(&target, &format!("serve --listen {}", taken.local_addr().unwrap())).0, 1);
+    assert_eq!(run(&target, &format!("serve --listen {}", taken.local_addr().unwrap())).0, 7);
     assert!(!directory.exists());
     assert!(run(&target, "init").1.starts_with("created the data"));
     assert!(run(&target, "init").1.starts_with("there is data"));
@@ -355,7 +356,7 @@ fn programs_get_the_json_of_answers_and_of_rejections() {
     run(&target, "push head mydb ID 5");
     let (code, stdout, _) = run(&target, "push head mydb OTHER 4");
     let stale: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, &stale["status"], &stale["value"]["t"]), (3, &Value::from("stale"), &Value::from(5)));
+    assert_eq!((code, &stale["status"], &stale["value"]["t"]), (9, &Value::from("stale"), &Value::from(5)));
     let (code, stdout, stderr) = run(&target, "push head mydb OTHER 9 --expect OTHER@1");
     let problem: Value = serde_json::from_str(&stderr).unwrap();
     assert_eq!((code, stdout.as_str(), &problem["actual"]["id"]), (3, "", &Value::from(ID)));
@@ -379,7 +380,7 @@ fn a_killed_service_loses_nothing_and_a_second_one_names_the_first() {
     let (code, _, stderr) = run(&["--data", data], "serve --listen 127.0.0.1:0");
     assert!(code == 7 && stderr.contains(&format!("process {}", first.process.id())), "{code} {stderr}");
     first.kill();
-    assert!(run(&["--data", data], "show mydb").1.contains("at t 7"));
+    assert!(run(&["--data", data], "show mydb").1.contains("@7"));
 }
 
 #[cfg(unix)]
@@ -398,7 +399,7 @@ fn serve_says_what_is_wrong_with_where_it_shall_listen() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let (code, _, stderr) = run(&[], &format!("serve --memory --listen {taken}"));
-    assert!(code == 1 && stderr.contains(&format!("{taken} is in use")), "{code} {stderr}");
+    assert!(code == 7 && stderr.contains(&format!("{taken} is in use")), "{code} {stderr}");
     let (code, _, stderr) = run(&[], "serve --memory --listen 0.0.0.0:0");
     assert!(code == 2 && stderr.contains("--insecure"), "{code} {stderr}");
 }
@@ -419,7 +420,7 @@ fn a_backup_of_a_directory_that_is_served_is_served_like_any_other() {
     assert_eq!(run(&["--data", &data], "doctor --fix").0, 7);
     let (code, stdout, _) = run(&["--url", &service.url], "doctor");
     assert!(code == 0 && stdout.contains("no records were examined") && !stdout.contains("all is well"), "{stdout}");
-    assert!(run(&["--data", &copy], "show mydb").1.contains("at t 7"));
+    assert!(run(&["--data", &copy], "show mydb").1.contains("@7"));
     let (code, stdout, _) = run(&["--data", &copy], "doctor");
     assert!(code == 0 && stdout.contains("all is well"), "{stdout}");
     let (code, _, stderr) = run(&["--data", &data], &format!("backup {copy}"));
@@ -455,7 +456,7 @@ fn a_transaction_is_reported_operation_by_operation() {
     let line = write(3, 0);
     let (code, stdout, stderr) = run(&target, &line);
     assert_eq!(code, 0, "{stdout}{stderr}");
-    assert!(stdout.contains("check config") && stdout.contains("passed") && stdout.contains("at t 3"), "{stdout}");
+    assert!(stdout.contains("check config") && stdout.contains("passed") && stdout.contains("@3"), "{stdout}");
     let line = write(2, 1);
     let (code, stdout, stderr) = run(&target, &line);
     assert_eq!(code, 3, "{stdout}{stderr}");
@@ -465,7 +466,7 @@ fn a_transaction_is_reported_operation_by_operation() {
     let problem: Value = serde_json::from_str(&stderr).unwrap();
     assert_eq!((code, stdout.as_str(), &problem["results"][0]["status"]), (3, "", &Value::from("stale")));
     assert_eq!(run(&target, "transaction /nowhere").0, 2);
-    assert!(run(&target, "show mydb").1.contains("at t 3"));
+    assert!(run(&target, "show mydb").1.contains("@3"));
 }
 
 #[test]

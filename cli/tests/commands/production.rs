@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -324,7 +324,7 @@ fn a_unix_socket_serves_the_same_commands_to_its_owner_and_group_and_is_removed(
     assert!(asked("localhost").starts_with("HTTP/1.1 200"));
     assert!(asked("evil.example").starts_with("HTTP/1.1 403"));
     let in_use = program().args(["serve", "--memory", "--listen", &url]).output().unwrap();
-    assert!(String::from_utf8_lossy(&in_use.stderr).contains("is in use"));
+    assert!(in_use.status.code() == Some(7) && String::from_utf8_lossy(&in_use.stderr).contains("is in use"));
     terminate(&mut service);
     assert!(!path.exists());
 }
@@ -473,7 +473,7 @@ fn damage_is_noticed_while_the_data_is_served_until_the_record_is_written() {
     assert_eq!((&health(&service).2["reason"], &*findings(&service)), (&Value::Null, "0"));
     terminate(&mut service);
     let mut service = start();
-    assert!(run(&["--url", &service.url], "show damaged/record").1.contains("at t 7"));
+    assert!(run(&["--url", &service.url], "show damaged/record").1.contains("@7"));
     terminate(&mut service);
 }
 
@@ -586,6 +586,32 @@ fn minted_tokens_open_what_their_scope_and_addresses_name_and_keys_are_replaced(
         assert_eq!(token(line).0, 2, "{line}");
     }
     assert!(!directory.path().join("new.pem").exists(), "no key without a set");
+}
+
+#[test]
+fn a_service_starts_while_its_issuer_is_away_and_takes_tokens_once_that_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    assert_eq!(run(&[], &format!("token keys --key {} --jwks {}", path("key"), path("jwks"))).0, 0);
+    let (_, token, _) = run(&[], &format!("token mint --key {} --subject ci --scope write", path("key")));
+    let (set, is_there) = (fs::read_to_string(path("jwks")).unwrap(), Arc::new(AtomicBool::new(false)));
+    let comes = is_there.clone();
+    let issuer = answering(move |_| match is_there.load(Ordering::SeqCst) {
+        true => (200, set.clone()),
+        false => (503, String::new()),
+    });
+    let options = ["--memory", "--listen", "127.0.0.1:0", "--issuer", "nameservice", "--audience", "nameservice"];
+    let service = serve(&options, &[("--jwks", format!("{issuer}/jwks.json").into())]);
+    let create = || run(&["--url", &service.url, "--token", token.trim()], "create mydb");
+    let health = || ask(&service.url, "GET", "/v1/health", "").2;
+    let (code, _, stderr) = create();
+    assert!(code == 7 && stderr.contains("could not be fetched from their issuer yet"), "{stderr}");
+    let degraded = health();
+    assert_eq!(degraded["status"], "degraded");
+    assert!(degraded["reason"].as_str().unwrap().contains("requests with tokens are answered 503"), "{degraded}");
+    comes.store(true, Ordering::SeqCst);
+    eventually("tokens are taken", || create().0 == 0);
+    assert_eq!(health()["status"], "ok");
 }
 
 /// At and beyond each limit, in all combinations.

@@ -29,7 +29,7 @@ fn the_commands_of_the_banner_work_as_printed_below_a_path_and_with_a_token() {
     let shell = |script: &str| Command::new("sh").args(["-ec", script]).output().unwrap();
     let done = shell(&commands.join("\n"));
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    assert!(String::from_utf8_lossy(&done.stdout).contains("at t 1"));
+    assert!(String::from_utf8_lossy(&done.stdout).contains("@1"));
     // The push of the banner is a compare-and-set: it does not overwrite what it has not seen.
     let again = shell(&[commands[0], commands[2]].join("\n"));
     assert!(again.status.success(), "the same value is stored already");
@@ -138,7 +138,7 @@ fn what_a_service_has_done_is_counted_at_metrics() {
     let service = spawn_serve(directory.path());
     let push = |id: &str| run(&["--url", &service.url], &format!("push head mydb {id} 1")).0;
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
-    assert_eq!((push(ID), push(ID), push(OTHER)), (0, 0, 3));
+    assert_eq!((push(ID), push(ID), push(OTHER)), (0, 0, 9));
     assert_ne!(run(&["--url", &service.url], "show nobody").0, 0);
 
     let text = get(service.url.trim_start_matches("http://"), "/metrics");

@@ -71,7 +71,7 @@ fn a_lease_is_waited_for_as_long_as_the_command_line_says() {
     }
     assert_eq!(run(&target, "lease acquire mydb --name index_lock --holder b --ttl 1h").0, 0);
     let (code, _, stderr) = run(&target, &format!("{take} a --wait 1s mydb -- true"));
-    assert!(code == 3 && stderr.contains("waiting") && stderr.contains("is locked by b"), "{stderr}");
+    assert!(code == 123 && stderr.contains("waiting") && stderr.contains("is locked by b"), "{stderr}");
 }
 
 #[test]
@@ -79,11 +79,29 @@ fn a_position_beyond_the_end_is_the_same_for_every_command() {
     let (_service, target) = target();
     let target: Vec<&str> = target.iter().map(String::as_str).collect();
     assert_eq!(run(&target, "create mydb").0, 0);
-    for line in ["changes --after 99", "history mydb --after 99", "watch --from 99"] {
-        let (code, _, stderr) = run(&target, line);
-        assert!(code == 8 && stderr.contains("beyond the end"), "{line}: {stderr}");
+    for line in ["changes", "history mydb", "watch"] {
+        let (code, _, stderr) = run(&target, &format!("{line} --after 99"));
+        let named = "position 99 is beyond the end of the feed, which is at position 2: continue with --after 2";
+        assert!(code == 8 && stderr.contains(named), "{line}: {stderr}");
+    }
+    // What follows a position begins with the next one, for each of them.
+    assert_eq!(run(&target, "push head mydb ID 1").0, 0);
+    for line in ["changes --after 2", "history mydb --after 2 --oldest-first", "watch --after 2 --count 1"] {
+        let (code, stdout, stderr) = run(&target, line);
+        assert_eq!((code, stdout.split_whitespace().next()), (0, Some("3")), "{line}: {stdout}{stderr}");
     }
     assert_eq!(run(&target, "history mydb --after 1").0, 0);
+}
+
+#[test]
+fn a_value_that_is_shown_can_be_given_back_as_the_expected_one() {
+    let (_service, target) = target();
+    let target: Vec<&str> = target.iter().map(String::as_str).collect();
+    assert_eq!(run(&target, "push head mydb ID 5 --expect-none").0, 0);
+    let (_, shown, _) = run(&target, "show mydb");
+    let value = shown.split_whitespace().find(|word| word.contains('@')).unwrap();
+    let (code, stdout, stderr) = run(&target, &format!("push head mydb OTHER 6 --expect {value}"));
+    assert_eq!(code, 0, "{stdout}{stderr}");
 }
 
 #[test]

@@ -1,4 +1,9 @@
-use std::{io, path::PathBuf};
+use std::{
+    io::{self, ErrorKind},
+    path::PathBuf,
+};
+
+use rusqlite::ffi;
 
 /// The reason why a directory cannot be opened. It is left unchanged in every case.
 #[derive(Debug, thiserror::Error)]
@@ -133,4 +138,19 @@ pub enum OpenError {
     /// The thread of the writer could not be started.
     #[error("cannot start the writer of the log")]
     Thread(#[source] io::Error),
+}
+
+impl OpenError {
+    /// Returns whether opening it again later may succeed: it is in use, or its disk is full or read-only for now.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::InUse { .. } | Self::Full { .. } => true,
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+            ),
+            Self::Sqlite { source, .. } => source.sqlite_error_code() == Some(ffi::ErrorCode::ReadOnly),
+            _ => false,
+        }
+    }
 }

@@ -13,7 +13,7 @@ use nameservice_model::{
 };
 use tokio::{sync::watch, time::timeout};
 
-use crate::{auth::Auth, hub::Hub, meters};
+use crate::{auth::Auth, hub::Hub, meters, verifier::Verifier};
 
 /// How long the gauges wait for the feed.
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,11 +62,19 @@ impl App {
         matches!(*self.0.auth, Auth::Open)
     }
 
+    /// Returns what checks the tokens of callers, if they have any.
+    pub fn verifier(&self) -> Option<&Verifier> {
+        match &*self.0.auth {
+            Auth::Verified(verifier) => Some(verifier),
+            _ => None,
+        }
+    }
+
     /// Passes the request metrics to the recorder of this process, and sets the gauges that are only read on demand. On
     /// DynamoDB this is one request.
     pub async fn sample(&self) {
         meters::sample();
-        if let Auth::Verified(verifier) = &*self.0.auth {
+        if let Some(verifier) = self.verifier() {
             verifier.sample();
         }
         gauge!("nameservice_feed_readers").set(self.0.hub.subscribers() as f64);

@@ -12,7 +12,7 @@ use metrics::gauge;
 use nameservice_model::chain;
 use tokio::{
     sync::watch,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::{
@@ -28,6 +28,8 @@ const AHEAD: Duration = Duration::from_secs(10);
 const RETRY_EVERY: Duration = Duration::from_secs(10);
 /// How long a read may take, whatever its source allows.
 const READ_FOR_AT_MOST: Duration = Duration::from_secs(10);
+/// How long after the first read has failed the next one begins. The time doubles with each failure, up to [`RETRY_EVERY`].
+const FIRST_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How often the same complaint about a source is logged.
 const LOGGED_EVERY: Duration = Duration::from_secs(3600);
@@ -37,7 +39,9 @@ pub(crate) struct FreshKeys(Arc<Inner>);
 
 struct Inner {
     source: Arc<dyn KeySource>,
-    keys: Mutex<Arc<[Key]>>,
+    /// `None` until a key set was read.
+    keys: Mutex<Option<Arc<[Key]>>>,
+    created_at: Instant,
     reads: Mutex<Reads>,
     /// What was last logged about the source, and when: the same is logged once an hour.
     complaint: Mutex<(String, Option<Instant>)>,
@@ -60,41 +64,89 @@ struct Reads {
 /// A read: its sender is dropped when it ends, however it ends.
 type Read = watch::Receiver<()>;
 
+/// Why there is no key for a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// The key set has none of its id.
+    Unknown,
+    /// No key set could be read yet.
+    NotYet,
+}
+
 impl FreshKeys {
-    /// Reads a source for the first time.
+    /// Reads a source for the first time. One that may be away is read again until it has answered with keys.
     pub(crate) async fn read(source: Arc<dyn KeySource>) -> Result<Self, InvalidKeys> {
         let begun = Instant::now();
-        let json = source.read().await.map_err(|error| InvalidKeys::new("it cannot be read", Some(error)))?;
-        let fresh = Self::from_set(KeySet::parse_some(&json)?, source);
-        {
-            let mut reads = fresh.0.reads();
-            (reads.begun_at, reads.used_from) = (Some(begun), Some(begun));
+        let fresh = Self::without_keys(source);
+        fresh.0.reads().begun_at = Some(begun);
+        match fresh.0.fetched().await {
+            Ok(set) => {
+                fresh.0.take(set);
+                fresh.0.reads().used_from = Some(begun);
+            }
+            Err(error) if fresh.0.source.may_be_away() => {
+                fresh.0.complain(&error);
+                fresh.read_until_there();
+            }
+            Err(error) => return Err(error),
         }
         Ok(fresh)
     }
 
     /// Begins with the keys of a set. The source is due.
     pub(crate) fn from_set(set: KeySet, source: Arc<dyn KeySource>) -> Self {
-        let inner =
-            Inner { source, keys: Mutex::new(Arc::new([])), reads: Mutex::default(), complaint: Mutex::default() };
-        inner.take(set);
-        Self(Arc::new(inner))
+        let fresh = Self::without_keys(source);
+        fresh.0.take(set);
+        fresh
+    }
+
+    fn without_keys(source: Arc<dyn KeySource>) -> Self {
+        Self(Arc::new(Inner {
+            source,
+            keys: Mutex::default(),
+            created_at: Instant::now(),
+            reads: Mutex::default(),
+            complaint: Mutex::default(),
+        }))
+    }
+
+    /// Reads the source in the background until that has succeeded, or nobody uses the keys any more.
+    fn read_until_there(&self) {
+        let inner = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            let mut pause = FIRST_RETRY_AFTER;
+            loop {
+                sleep(pause).await;
+                let Some(fresh) = inner.upgrade().map(Self) else { return };
+                if fresh.0.keys().is_some() {
+                    return;
+                }
+                let read = fresh.running_or_new(&mut fresh.0.reads());
+                ended(read).await;
+                pause = (pause * 2).min(RETRY_EVERY);
+            }
+        });
+    }
+
+    /// Returns whether no key set could be read yet.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.0.keys().is_none()
     }
 
     /// Returns the keys if the one that a token names is among them, after another read if necessary.
-    pub(crate) async fn with(&self, id: Option<&str>) -> Option<Arc<[Key]>> {
+    pub(crate) async fn with(&self, id: Option<&str>) -> Result<Arc<[Key]>, NoKey> {
         if let Some(read) = self.due() {
             ended(read).await;
         }
-        let keys = self.0.keys();
+        let keys = self.0.keys().ok_or(NoKey::NotYet)?;
         if find(&keys, id).is_some() {
-            return Some(keys);
+            return Ok(keys);
         }
         if let Some(read) = self.for_unknown_key() {
             ended(read).await;
         }
-        let keys = self.0.keys();
-        find(&keys, id).is_some().then_some(keys)
+        let keys = self.0.keys().ok_or(NoKey::NotYet)?;
+        if find(&keys, id).is_some() { Ok(keys) } else { Err(NoKey::Unknown) }
     }
 
     /// Reads the source again, whether it is due or not. A read that is running may have seen it as it was before.
@@ -109,17 +161,16 @@ impl FreshKeys {
         ended(read).await;
     }
 
-    /// Sets the gauge of the age of the keys, if they have a time. A read that is due begins: of a service that nobody calls, too,
-    /// keys are old only if they cannot be read.
+    /// Sets the gauge of the age of the keys, if they have a time: that of the service, as long as it has read none. A read that is
+    /// due begins: of a service that nobody calls, too, keys are old only if they cannot be read.
     pub(crate) fn sample(&self) {
         if self.0.source.max_age().is_none() {
             return;
         }
         // Nobody waits for it.
         drop(self.due());
-        if let Some(used_from) = self.0.reads().used_from {
-            gauge!("nameservice_keys_age_seconds").set(used_from.elapsed().as_secs_f64());
-        }
+        let since = self.0.reads().used_from.unwrap_or(self.0.created_at);
+        gauge!("nameservice_keys_age_seconds").set(since.elapsed().as_secs_f64());
     }
 
     /// Returns the read for which a caller has to wait before it uses the keys, and begins it if nobody has.
@@ -179,7 +230,7 @@ impl FreshKeys {
 }
 
 impl Inner {
-    fn keys(&self) -> Arc<[Key]> {
+    fn keys(&self) -> Option<Arc<[Key]>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -187,12 +238,17 @@ impl Inner {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn read_again(&self, begun: Instant) {
+    /// Returns the key set of the source. The first one must have a key.
+    async fn fetched(&self) -> Result<KeySet, InvalidKeys> {
         let json = match timeout(READ_FOR_AT_MOST, self.source.read()).await {
-            Ok(read) => read.map_err(|error| InvalidKeys::new("it cannot be read", Some(error))),
-            Err(elapsed) => Err(InvalidKeys::new("it cannot be read", Some(elapsed.into()))),
+            Ok(read) => read.map_err(|error| InvalidKeys::new("it cannot be read", Some(error)))?,
+            Err(elapsed) => return Err(InvalidKeys::new("it cannot be read", Some(elapsed.into()))),
         };
-        match json.and_then(|json| KeySet::parse(&json)) {
+        if self.keys().is_none() { KeySet::parse_some(&json) } else { KeySet::parse(&json) }
+    }
+
+    async fn read_again(&self, begun: Instant) {
+        match self.fetched().await {
             Ok(set) => {
                 match set.keys.len() {
                     0 => tracing::warn!(source = ?self.source, "the key set no longer has any keys: no token is valid"),
@@ -201,24 +257,28 @@ impl Inner {
                 self.take(set);
                 self.reads().used_from = Some(begun);
             }
-            Err(error) => {
-                let error = chain(&error);
-                if self.is_news(&error) {
-                    tracing::error!(
-                        source = ?self.source,
-                        error,
-                        "the key set cannot be used: the previous keys stay in use"
-                    );
-                }
-            }
+            Err(error) => self.complain(&error),
         }
+    }
+
+    /// Logs why the source gives no keys.
+    fn complain(&self, error: &InvalidKeys) {
+        let error = chain(error);
+        if !self.is_news(&error) {
+            return;
+        }
+        let consequence = match self.keys() {
+            Some(_) => "the previous keys stay in use",
+            None => "requests with tokens are answered 503 until there are keys",
+        };
+        tracing::error!(source = ?self.source, error, "the key set cannot be used: {consequence}");
     }
 
     fn take(&self, set: KeySet) {
         if self.is_news(&set.skipped) && !set.skipped.is_empty() {
             tracing::warn!(source = ?self.source, keys = set.skipped, "keys of the set are malformed, and not used");
         }
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = set.keys.into();
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(set.keys.into());
     }
 
     /// Returns whether this was not logged about the source within the last hour, and notes it.

@@ -42,6 +42,9 @@ pub trait KeySource: fmt::Debug + Send + Sync {
 
     /// Returns whether the source is known to hold something else than was last read. Cheap: it is called for every token.
     fn has_changed(&self) -> bool;
+
+    /// Returns whether a service starts while the source cannot be read: it is another service, which may come later.
+    fn may_be_away(&self) -> bool;
 }
 
 /// A file that holds a key set. It is read again when its content is another one: not when its times are, which are the same
@@ -117,6 +120,11 @@ impl KeySource for KeyFile {
         let content = self.content().ok();
         content.is_none() || content != self.last().content
     }
+
+    /// A file that is not there is one that the command line names wrongly.
+    fn may_be_away(&self) -> bool {
+        false
+    }
 }
 
 /// Fetches what is at a URL.
@@ -168,6 +176,10 @@ impl<F: Fetch> KeySource for KeyUrl<F> {
 
     fn has_changed(&self) -> bool {
         false
+    }
+
+    fn may_be_away(&self) -> bool {
+        true
     }
 }
 

@@ -10,7 +10,7 @@ use nameservice_model::Object;
 use serde_json::Value;
 
 use crate::{
-    fresh_keys::FreshKeys,
+    fresh_keys::{FreshKeys, NoKey},
     key_set::{InvalidKeys, Key, KeySet, find},
     key_source::KeySource,
     problem::Problem,
@@ -55,6 +55,8 @@ trait Verify: Send + Sync {
     async fn reload(&self);
 
     fn sample(&self);
+
+    fn lacks_keys(&self) -> bool;
 }
 
 impl Verifier {
@@ -71,6 +73,8 @@ impl Verifier {
     /// Returns a verifier over the keys of a source, which is read again when it changes or its time is over and, at limited
     /// intervals, when a token names an unknown key. If a changed key set cannot be used, that is logged, and the previous
     /// keys stay; one that is empty, or that was deleted, is a set without keys.
+    ///
+    /// A source that may be away (a URL) need not answer yet: until it has, tokens are answered 503.
     pub async fn from_source(
         source: Arc<dyn KeySource>,
         issuer: Required,
@@ -100,6 +104,11 @@ impl Verifier {
         self.0.reload().await;
     }
 
+    /// Returns whether no key set could be read yet: every token is answered 503.
+    pub fn lacks_keys(&self) -> bool {
+        self.0.lacks_keys()
+    }
+
     /// Sets the gauge of the age of the keys, if they are read again by their age.
     pub(crate) fn sample(&self) {
         self.0.sample();
@@ -126,9 +135,9 @@ struct Jwks {
 
 impl Jwks {
     /// Returns the keys if the one that a token names is among them.
-    async fn keys_with(&self, id: Option<&str>) -> Option<Arc<[Key]>> {
+    async fn keys_with(&self, id: Option<&str>) -> Result<Arc<[Key]>, NoKey> {
         match &self.keys {
-            Keys::Fixed(keys) => find(keys, id).is_some().then(|| keys.clone()),
+            Keys::Fixed(keys) => find(keys, id).map(|_| keys.clone()).ok_or(NoKey::Unknown),
             Keys::Fresh(keys) => keys.with(id).await,
         }
     }
@@ -167,7 +176,10 @@ impl Verify for Jwks {
         }
         let id = header.kid.as_deref();
         let unknown = || Problem::invalid_token("the token is signed with an unknown key");
-        let keys = self.keys_with(id).await.ok_or_else(unknown)?;
+        let keys = self.keys_with(id).await.map_err(|missing| match missing {
+            NoKey::Unknown => unknown(),
+            NoKey::NotYet => Problem::keys_not_read(),
+        })?;
         let claims = self.decoded(token, find(&keys, id).ok_or_else(unknown)?)?;
         if !self.is_audience(&claims) {
             return Err(Problem::invalid_token("the token is for another audience"));
@@ -184,6 +196,13 @@ impl Verify for Jwks {
     fn sample(&self) {
         if let Keys::Fresh(keys) = &self.keys {
             keys.sample();
+        }
+    }
+
+    fn lacks_keys(&self) -> bool {
+        match &self.keys {
+            Keys::Fixed(_) => false,
+            Keys::Fresh(keys) => keys.are_missing(),
         }
     }
 }

@@ -107,7 +107,7 @@ pub struct LeaseRunArgs {
     /// Wait until the lease is free, or for this long: 20, 20s, 5m
     #[arg(long, value_name = "DURATION", num_args = 0..=1)]
     pub wait: Option<Option<String>>,
-    /// If the command fails, set this state before the lease is released
+    /// If the command fails, set this state before the lease is released. Exit code 9, of a push that is stale, is no failure
     #[arg(long, value_name = "STATE")]
     pub on_failure: Option<String>,
     /// The record

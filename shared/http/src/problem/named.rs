@@ -73,6 +73,13 @@ impl Problem {
         }
     }
 
+    /// The token cannot be checked, since no key set could be read yet. The log has the cause.
+    pub fn keys_not_read() -> Self {
+        let detail = "the keys that tokens are checked with could not be fetched from their issuer yet; nothing was \
+                      written: try again";
+        Self::new(Kind::Unavailable, detail).header(header::RETRY_AFTER, RETRY_AFTER)
+    }
+
     /// The token is valid, but lacks the scope for this.
     pub fn insufficient_scope(needed: Scope) -> Self {
         let problem = Self::new(Kind::InsufficientScope, format!("this needs the scope `{}`", needed.as_str()))

@@ -23,10 +23,13 @@ use jsonwebtoken::{
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use nameservice_model::{BoxError, chain};
 use serde_json::json;
-use tokio::{sync::oneshot, time::advance};
+use tokio::{
+    sync::oneshot,
+    time::{advance, sleep},
+};
 
 use super::*;
-use crate::key_source::KeyFile;
+use crate::{key_source::KeyFile, problem::Kind};
 
 /// PKCS #1, made for these tests.
 const RSA_KEY: &str = "\
@@ -260,6 +263,10 @@ impl KeySource for Answers {
     fn has_changed(&self) -> bool {
         false
     }
+
+    fn may_be_away(&self) -> bool {
+        true
+    }
 }
 
 /// Returns a verifier whose source has answered with these keys, once.
@@ -366,6 +373,25 @@ async fn an_issuer_that_is_down_is_asked_again_every_ten_seconds_and_its_keys_st
     source.answer(&set(&["new"]));
     assert!(verifier.claims(&signed("old")).await.is_err());
     assert!(verifier.claims(&signed("new")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_issuer_that_is_away_at_the_start_is_asked_until_it_has_keys_and_tokens_are_answered_503_meanwhile() {
+    let source = Arc::new(Answers::default());
+    source.fail();
+    let verifier = Verifier::from_source(source.clone(), Required::Any, Required::Any).await.unwrap();
+    // A proxy answers before the issuer does, and that before it has made its keys.
+    for answer in ["<html>", r#"{"keys": []}"#, set(&["new"]).as_str()] {
+        source.answer(answer);
+    }
+    while verifier.lacks_keys() {
+        let rejected = verifier.claims(&signed("new")).await.unwrap_err();
+        assert_eq!(rejected.kind(), Kind::Unavailable);
+        sleep(SECOND).await;
+    }
+    assert!(verifier.claims(&signed("new")).await.is_ok());
+    sleep(60 * SECOND).await;
+    assert_eq!(source.reads(), 4, "it is asked as usual from then on");
 }
 
 #[tokio::test(start_paused = true)]
