@@ -55,11 +55,23 @@ struct Ground {
     dead: Arc<Kept>,
 }
 
+/// The engine of CI where there is one, else a server of the tests: its URL, and the name of an index there.
+async fn engine() -> (String, String) {
+    match env::var(ENDPOINT) {
+        Ok(url) => (url, format!("names-{}", uuid::Uuid::new_v4())),
+        Err(_) => (format!("http://{}", Server::start().await.1), "names".to_owned()),
+    }
+}
+
 impl Ground {
     async fn over(index: OpenSearch) -> Self {
-        let names = Embedded::memory(Options::default()).unwrap();
         assert_eq!(index.create().await.unwrap(), Created::Created);
         assert_eq!(index.create().await.unwrap(), Created::Exists);
+        Self::before_the_index(index)
+    }
+
+    fn before_the_index(index: OpenSearch) -> Self {
+        let names = Embedded::memory(Options::default()).unwrap();
         let dead = Arc::new(Kept::default());
         let sink = Sink::new(Arc::new(names.clone()), index.clone(), dead.clone());
         Self { names, index, sink, dead }
@@ -74,13 +86,8 @@ impl Ground {
 
     /// Over the engine of CI where there is one, else over a server of the tests.
     async fn on_the_engine() -> Self {
-        match env::var(ENDPOINT) {
-            Ok(url) => {
-                let name = format!("names-{}", uuid::Uuid::new_v4());
-                Self::over(OpenSearch::new(&url, &name, None).unwrap()).await
-            }
-            Err(_) => Self::new().await.0,
-        }
+        let (url, name) = engine().await;
+        Self::over(OpenSearch::new(&url, &name, None).unwrap()).await
     }
 
     /// The messages of the changes after a position, as the topic sends them to the queue.
@@ -187,6 +194,56 @@ async fn documents_on_the_engine_are_what_a_scan_gives() {
     }
     assert!(ground.deliver(&messages).await.is_empty(), "all of them again");
     assert_eq!(ground.documents().await, ground.scanned().await);
+}
+
+#[tokio::test]
+async fn a_sink_before_the_index_creates_nothing_and_its_messages_come_again() {
+    let (url, name) = engine().await;
+    let ground = Ground::before_the_index(OpenSearch::new(&url, &name, None).unwrap());
+    drop(ground.names.create_ledger(&Call::fresh(), &at("a:main"), None, None).await.unwrap());
+    let documents = ground.messages(0).await;
+    assert_eq!(ground.deliver(&documents).await.len(), documents.len(), "documents alone");
+    drop(ground.names.create_ledger(&Call::fresh(), &at("s:main"), None, None).await.unwrap());
+    let _ = ground.names.purge(&Call::fresh(), &at("s:main")).await.unwrap();
+    let deletions = ground.messages(documents.len() as u64).await;
+    assert_eq!(ground.deliver(&deletions).await.len(), deletions.len(), "deletions alone");
+    let all = [documents, deletions].concat();
+    assert_eq!(ground.deliver(&all).await.len(), all.len(), "both");
+    let rejected = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap_err();
+    assert!(chain(&rejected).contains("`nameservice search-index init` creates the index"), "{}", chain(&rejected));
+
+    assert_eq!(ground.index.create().await.unwrap(), Created::Created, "nothing has created it");
+    assert!(ground.deliver(&all).await.is_empty());
+    assert_eq!(ground.documents().await, ground.scanned().await);
+    assert!(ground.dead.0.lock().unwrap().0.is_empty());
+}
+
+#[tokio::test]
+async fn an_index_that_differs_is_named_with_what_differs() {
+    let guessed = json!({ "properties": { "address": { "type": "text" }, "other": { "type": "long" } } });
+    for is_alias in [false, true] {
+        let (url, name) = engine().await;
+        let index = OpenSearch::new(&url, &name, None).unwrap();
+        let alias = name.as_str();
+        let (made, aliases) = match is_alias {
+            true => (format!("{name}-000001"), json!({ alias: {} })),
+            false => (name.clone(), json!({})),
+        };
+        let body = json!({ "aliases": aliases, "mappings": guessed }).to_string();
+        let put = reqwest::Client::new().put(format!("{url}/{made}")).header("content-type", "application/json");
+        assert!(put.body(body).send().await.unwrap().status().is_success());
+        let error = index.create().await.unwrap_err().to_string();
+        assert_eq!(error.contains("it is an index, and must be the alias of one"), !is_alias, "{error}");
+        for part in [
+            format!("`{made}` cannot be the search index: "),
+            r#"the property `address` is {"type":"text"} instead of {"type":"keyword"}"#.to_owned(),
+            r#"the property `other` is {"type":"long"} instead of null"#.to_owned(),
+            r#"`dynamic` is null instead of "strict""#.to_owned(),
+            r#"the setting `index.gc_deletes` is null instead of "3600s""#.to_owned(),
+        ] {
+            assert!(error.contains(&part), "{part}: {error}");
+        }
+    }
 }
 
 #[tokio::test]

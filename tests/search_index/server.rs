@@ -1,5 +1,6 @@
 //! A stand-in for OpenSearch that enforces what the engine of CI does not: bulk bodies are checked line by line, what was written
-//! is found after a refresh, deleted versions are forgotten when a test says so, and items fail on demand.
+//! is found after a refresh, deleted versions are forgotten when a test says so, and items fail on demand. As in the real one, a write
+//! to an index that is missing creates it, unless it requires an alias.
 //!
 //! It knows the requests and queries that the nameservice sends, and answers any other with 400.
 
@@ -20,7 +21,8 @@ use nameservice_tests::prelude::*;
 
 #[derive(Default)]
 pub(super) struct Index {
-    mapping: Option<Value>,
+    /// The one index: its aliases, mapping and settings.
+    created: Option<Value>,
     /// What is stored, and its version; no document where it was deleted.
     docs: BTreeMap<String, (u64, Option<Value>)>,
     /// What searches see.
@@ -84,12 +86,19 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, headers:
     }
     let path = uri.path().strip_prefix("/names").expect("the index of the tests");
     match (method.as_str(), path) {
-        ("PUT", "") if index.mapping.is_some() => error(400, "resource_already_exists_exception"),
-        ("PUT", "") => {
-            index.mapping = Some(serde_json::from_slice(&body).unwrap());
+        ("PUT", "" | "-000001") if index.created.is_some() => error(400, "resource_already_exists_exception"),
+        ("PUT", "" | "-000001") => {
+            index.created = Some(serde_json::from_slice(&body).unwrap());
             json(&json!({ "acknowledged": true }))
         }
-        ("POST", "/_bulk") if headers["content-type"] == "application/x-ndjson" => index.bulk(&body),
+        ("POST", "/_bulk") if headers["content-type"] == "application/x-ndjson" => {
+            index.bulk(&body, uri.query() == Some("require_alias=true"))
+        }
+        _ if index.created.is_none() => error(404, "index_not_found_exception"),
+        ("GET", "") => {
+            let name = if index.is_alias() { "names-000001" } else { "names" };
+            json(&json!({ name: index.created }))
+        }
         ("POST", "/_refresh") => {
             index.refresh();
             json(&json!({ "_shards": { "failed": 0 } }))
@@ -113,14 +122,18 @@ impl Index {
         self.searched = documents.collect();
     }
 
-    fn bulk(&mut self, body: &[u8]) -> Response {
+    fn is_alias(&self) -> bool {
+        self.created.as_ref().is_some_and(|created| created["aliases"].get("names").is_some())
+    }
+
+    fn bulk(&mut self, body: &[u8], requires_alias: bool) -> Response {
         self.bulks += 1;
         let text = std::str::from_utf8(body).unwrap();
         if !text.ends_with('\n') {
             return error(400, "illegal_argument_exception: the bulk request must be terminated by a newline");
         }
         let mut lines = text.lines();
-        let mut items = Vec::new();
+        let mut actions = Vec::new();
         while let Some(line) = lines.next() {
             let Ok(Value::Object(action)) = serde_json::from_str(line) else {
                 return error(400, "malformed action line");
@@ -146,31 +159,44 @@ impl Index {
                 },
                 _ => return error(400, "malformed action line"),
             };
-            let status = self.apply(id, version, version + over, document);
+            actions.push((verb.clone(), id.to_owned(), version, version + over, document));
+        }
+        // A delete has an external version, and requires no alias whatever the request says.
+        if self.created.is_none() && !(requires_alias && actions.iter().any(|(.., document)| document.is_some())) {
+            self.created = Some(json!({ "aliases": {}, "mappings": {} }));
+        }
+        let mut items = Vec::new();
+        for (verb, id, version, above, document) in actions {
+            let (status, error) = match requires_alias && document.is_some() && !self.is_alias() {
+                true => (404, Some("index_not_found_exception")),
+                false => self.apply(&id, version, above, document),
+            };
             let mut item = json!({ "_index": "names", "_id": id, "status": status });
-            if status >= 300 {
-                item["error"] = json!({ "type": "failed", "reason": status });
+            if let Some(error) = error {
+                item["error"] = json!({ "type": error, "reason": status });
             }
             items.push(json!({ verb: item }));
         }
         json(&json!({ "took": 1, "errors": true, "items": items }))
     }
 
-    fn apply(&mut self, id: &str, version: u64, above: u64, document: Option<Value>) -> u16 {
+    /// Applies an action. Returns its status, and the type of the error if it is one: a document that is not there to be deleted is none.
+    fn apply(&mut self, id: &str, version: u64, above: u64, document: Option<Value>) -> (u16, Option<&'static str>) {
         if let Some((status, times)) = self.faults.get_mut(id).filter(|(_, times)| *times > 0) {
             *times -= 1;
-            return *status;
+            return (*status, Some("failed"));
         }
-        let Some(mapping) = &self.mapping else { return 404 };
-        let known = &mapping["mappings"]["properties"];
-        if let Some(members) = document.as_ref().and_then(Value::as_object)
+        let Some(created) = &self.created else { return (404, Some("index_not_found_exception")) };
+        let known = &created["mappings"]["properties"];
+        if created["mappings"]["dynamic"] == "strict"
+            && let Some(members) = document.as_ref().and_then(Value::as_object)
             && members.keys().any(|name| known.get(name).is_none())
         {
-            return 400;
+            return (400, Some("strict_dynamic_mapping_exception"));
         }
         let before = self.docs.get(id);
         if before.is_some_and(|(stored, _)| *stored >= above) {
-            return 409;
+            return (409, Some("version_conflict_engine_exception"));
         }
         let was_there = before.is_some_and(|(_, document)| document.is_some());
         let status = match (&document, was_there) {
@@ -179,7 +205,7 @@ impl Index {
             _ => 200,
         };
         self.docs.insert(id.to_owned(), (version, document));
-        status
+        (status, None)
     }
 
     fn search(&self, body: &Value) -> Response {

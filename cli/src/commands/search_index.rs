@@ -19,7 +19,9 @@ const SHOWN: usize = 20;
 /// `search-index`
 #[derive(Debug, Subcommand)]
 pub enum SearchIndexCommand {
-    /// Create the index with its mapping, unless it exists
+    /// Create an index with its mapping, and the alias that names it, unless they exist
+    ///
+    /// Fails if what exists differs, and says how.
     Init(SearchIndexArgs),
     /// Write the document of every record, and remove those of records that are gone, even while records change
     ///
@@ -33,7 +35,7 @@ pub struct SearchIndexArgs {
     /// The OpenSearch, https://HOST or https://USER:PASSWORD@HOST
     #[arg(value_name = "OPENSEARCH")]
     pub opensearch: String,
-    /// The name of the index
+    /// The name of the index: an alias
     #[arg(long, value_name = "NAME", default_value = DEFAULT_INDEX)]
     pub index: String,
     /// Sign requests with the usual AWS credentials and region, as a domain of Amazon OpenSearch Service requires
@@ -69,7 +71,7 @@ pub(crate) async fn run(command: SearchIndexCommand, target: &TargetArgs, output
             let index = &args.index;
             output::print(&match created {
                 Created::Created => format!("created the index {index}: `nameservice search-index rebuild` fills it"),
-                Created::Exists => format!("the index {index} exists"),
+                Created::Exists => format!("the index {index} exists, with the mapping that it has to have"),
             })
         }
         SearchIndexCommand::Rebuild(args) => {

@@ -1,4 +1,5 @@
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fmt,
     time::{Duration, SystemTime},
 };
@@ -17,8 +18,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How much of an error's text is kept.
 const MAX_REASON_CHARS: usize = 500;
+/// What the name of the index behind an alias ends with.
+const FIRST: &str = "-000001";
 
-/// An index of OpenSearch. Cheap to clone.
+/// An index of OpenSearch, by the alias that names it. Cheap to clone.
 #[derive(Clone)]
 pub struct OpenSearch {
     http: reqwest::Client,
@@ -54,13 +57,30 @@ pub enum RequestError {
         /// What it says.
         reason: String,
     },
+    /// There is no index.
+    #[error("there is no index `{0}`: `nameservice search-index init` creates it")]
+    Missing(String),
+    /// What has the name of the index is not what [`OpenSearch::create`] creates.
+    #[error(
+        "`{index}` cannot be the search index: {}. Delete it, or name another index, and run `nameservice search-index \
+         init` and `rebuild`",
+        .differences.join("; ")
+    )]
+    Different {
+        /// The index.
+        index: String,
+        /// What differs, each with what was expected.
+        differences: Vec<String>,
+    },
 }
 
 impl RequestError {
     /// Converts it to the error of an operation. A request that the index rejects would be rejected again.
     pub fn into_model(self, operation: &'static str) -> Error {
         match &self {
-            Self::Invalid(_) | Self::Unsigned(_) => Error::Store { operation, source: self.into() },
+            Self::Invalid(_) | Self::Unsigned(_) | Self::Missing(_) | Self::Different { .. } => {
+                Error::Store { operation, source: self.into() }
+            }
             Self::Answered { status, .. } if *status < 500 && *status != 429 && *status != 408 => {
                 Error::Store { operation, source: self.into() }
             }
@@ -99,13 +119,13 @@ pub enum Applied {
 pub enum Created {
     /// It was created.
     Created,
-    /// An index of this name exists.
+    /// An index of this name with the same mapping exists.
     Exists,
 }
 
 #[derive(Deserialize)]
 struct BulkAnswer {
-    items: Vec<std::collections::BTreeMap<String, BulkItem>>,
+    items: Vec<BTreeMap<String, BulkItem>>,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +135,15 @@ struct BulkItem {
     status: u16,
     #[serde(default)]
     error: Option<Value>,
+}
+
+/// What OpenSearch says of an index.
+#[derive(Deserialize)]
+struct Described {
+    #[serde(default)]
+    mappings: Value,
+    #[serde(default)]
+    settings: Value,
 }
 
 impl OpenSearch {
@@ -171,24 +200,70 @@ impl OpenSearch {
         let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let (status, bytes) = self.send(method, path, "application/json", body).await?;
         if !status.is_success() {
-            return Err(answered(status, &bytes));
+            return Err(self.answered(status, &bytes));
         }
         serde_json::from_slice(&bytes).map_err(|error| RequestError::NoAnswer(error.into()))
     }
 
-    /// Creates the index with its mapping, unless it exists.
+    fn answered(&self, status: StatusCode, bytes: &[u8]) -> RequestError {
+        let reason: String = String::from_utf8_lossy(bytes).chars().take(MAX_REASON_CHARS).collect();
+        match status == StatusCode::NOT_FOUND && reason.contains("index_not_found_exception") {
+            true => RequestError::Missing(self.index.clone()),
+            false => RequestError::Answered { status: status.as_u16(), reason },
+        }
+    }
+
+    /// Creates an index with its mapping, and the alias that names it, unless the alias exists. What has its name and differs is an
+    /// error that says how.
     pub async fn create(&self) -> Result<Created, RequestError> {
-        match self.json(Method::PUT, "", &mapping()).await {
+        if self.exists().await? {
+            return Ok(Created::Exists);
+        }
+        let alias = &self.index;
+        let mut index = mapping();
+        index["aliases"] = json!({ alias: {} });
+        match self.json(Method::PUT, FIRST, &index).await {
             Ok(_) => Ok(Created::Created),
+            // Another has created it meanwhile, unless the alias is still missing.
             Err(RequestError::Answered { reason, .. }) if reason.contains("resource_already_exists_exception") => {
-                Ok(Created::Exists)
+                match self.exists().await? {
+                    true => Ok(Created::Exists),
+                    false => Err(RequestError::Different {
+                        index: format!("{alias}{FIRST}"),
+                        differences: vec![format!("it exists without the alias `{alias}`")],
+                    }),
+                }
             }
             Err(error) => Err(error),
         }
     }
 
+    /// Whether the alias exists. What has its name must be an alias of one index with the mapping.
+    async fn exists(&self) -> Result<bool, RequestError> {
+        let found = match self.json(Method::GET, "", &Value::Null).await {
+            Ok(found) => found,
+            Err(RequestError::Missing(_)) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let found: BTreeMap<String, Described> =
+            serde_json::from_value(found).map_err(|error| RequestError::NoAnswer(error.into()))?;
+        let indexes = found.len();
+        for (index, described) in found {
+            let mut differences = differences(&described);
+            if index == self.index {
+                differences.insert(0, "it is an index, and must be the alias of one".to_owned());
+            } else if indexes > 1 {
+                differences.insert(0, format!("the alias `{}` has {indexes} indexes, and must have one", self.index));
+            }
+            if !differences.is_empty() {
+                return Err(RequestError::Different { index, differences });
+            }
+        }
+        Ok(indexes > 0)
+    }
+
     /// Applies actions over older versions, each independently. Returns an outcome for each, in order; an error means that no outcome
-    /// is known.
+    /// is known. An index that is missing is not created.
     pub async fn bulk(&self, actions: &[Action]) -> Result<Vec<Applied>, RequestError> {
         self.bulk_over("external", actions).await
     }
@@ -202,6 +277,11 @@ impl OpenSearch {
         if actions.is_empty() {
             return Ok(Vec::new());
         }
+        // A write to an index that is missing creates it with a guessed mapping. `require_alias` prevents that, but not for a delete:
+        // a search finds out first, with the same permission.
+        if actions.iter().any(|action| matches!(action, Action::Delete { .. })) {
+            self.older_than(0).await?;
+        }
         let mut body = String::new();
         for action in actions {
             let (verb, id, version) = action.head();
@@ -214,9 +294,10 @@ impl OpenSearch {
                 body.push('\n');
             }
         }
-        let (status, bytes) = self.send(Method::POST, "/_bulk", "application/x-ndjson", body.into_bytes()).await?;
+        let path = "/_bulk?require_alias=true";
+        let (status, bytes) = self.send(Method::POST, path, "application/x-ndjson", body.into_bytes()).await?;
         if !status.is_success() {
-            return Err(answered(status, &bytes));
+            return Err(self.answered(status, &bytes));
         }
         let answer: BulkAnswer =
             serde_json::from_slice(&bytes).map_err(|error| RequestError::NoAnswer(error.into()))?;
@@ -310,15 +391,33 @@ impl Action {
             // The stored version is as new or newer.
             409 => Applied::Done,
             // There was nothing to delete, but the version is still remembered.
-            404 if matches!(self, Self::Delete { .. }) => Applied::Done,
-            // A 404 means that the index is missing, and has to be created.
-            404 | 408 | 429 | 500.. => Applied::Later(reason()),
+            404 if matches!(self, Self::Delete { .. }) && item.error.is_none() => Applied::Done,
+            404 => Applied::Later(format!("{}: `nameservice search-index init` creates the index", reason())),
+            408 | 429 | 500.. => Applied::Later(reason()),
             _ => Applied::Rejected(reason()),
         }
     }
 }
 
-fn answered(status: StatusCode, bytes: &[u8]) -> RequestError {
-    let reason: String = String::from_utf8_lossy(bytes).chars().take(MAX_REASON_CHARS).collect();
-    RequestError::Answered { status: status.as_u16(), reason }
+/// Returns how the mapping and the settings of an index differ from [`mapping`].
+fn differences(found: &Described) -> Vec<String> {
+    let expected = mapping();
+    let mut differences = Vec::new();
+    let mut compare = |what: String, found: &Value, expected: &Value| {
+        if found != expected {
+            let found: String = found.to_string().chars().take(MAX_REASON_CHARS).collect();
+            differences.push(format!("{what} is {found} instead of {expected}"));
+        }
+    };
+    let (mappings, settings) = (&expected["mappings"], &expected["settings"]);
+    compare("`dynamic`".to_owned(), &found.mappings["dynamic"], &mappings["dynamic"]);
+    let names = [&found.mappings, mappings].map(|of| of["properties"].as_object());
+    let names: BTreeSet<&String> = names.into_iter().flatten().flat_map(|properties| properties.keys()).collect();
+    for name in names {
+        let (found, expected) = (&found.mappings["properties"][name], &mappings["properties"][name]);
+        compare(format!("the property `{name}`"), found, expected);
+    }
+    let setting = |of: &Value| of["index"]["gc_deletes"].clone();
+    compare("the setting `index.gc_deletes`".to_owned(), &setting(&found.settings), &setting(settings));
+    differences
 }
