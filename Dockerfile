@@ -18,14 +18,16 @@ COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/build/target \
     cargo build --locked --profile server --package nameservice-cli \
     && cp target/server/nameservice / \
-    && mkdir /data /backups
+    && mkdir /data /backups \
+    && chmod g=u /data /backups
 
 FROM scratch
 COPY --from=build /nameservice /nameservice
 # Certificates for tables, buckets and issuers over https.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build --chown=65532:65532 /data /data
-COPY --from=build --chown=65532:65532 /backups /backups
+# For the user below, and for any user of group 0, which OpenShift gives to containers.
+COPY --from=build --chown=65532:0 /data /data
+COPY --from=build --chown=65532:0 /backups /backups
 COPY LICENSE /LICENSE
 USER 65532:65532
 VOLUME /data /backups

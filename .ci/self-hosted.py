@@ -31,8 +31,11 @@ KUBERNETES = "1.31"
 COMMIT = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
 # Of 10: what systemd-analyze calls the exposure of a service. Below 2 is "OK".
 EXPOSURE = 15
-# The user and the group of the image and the chart, and the first that systemd gives to units with one of their own.
-IMAGE_USER, DYNAMIC_USER = 65532, 61184
+# The user and the group of the image and the chart, the first that systemd gives to units with one of their own, and one that OpenShift gives to
+# the containers of a namespace, whose group is 0.
+IMAGE_USER, DYNAMIC_USER, NAMESPACE_USER = 65532, 61184, 1_000_650_000
+# The values with which OpenShift chooses.
+OPENSHIFT = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None}}
 
 
 class Service:
@@ -86,13 +89,13 @@ def with_root(part):
     return as_root
 
 
-def confined(user, *writable, umask="022"):
-    """What a command begins with that runs as this user and its group, without any right of root, where nothing but these directories can be
-    written."""
+def confined(user, *writable, umask="022", group=None):
+    """What a command begins with that runs as this user and its group, or another one, without any right of root, where nothing but these directories
+    can be written."""
     script = '''while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done
         shift; mount -o remount,bind,ro /; umask "$UMASK"
-        exec setpriv --reuid "$USER_ID" --regid "$USER_ID" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'''
-    return ["env", f"USER_ID={user}", f"UMASK={umask}", "unshare", "--mount", "sh", "-euc", script, "sh", *writable, "--"]
+        exec setpriv --reuid "$USER_ID" --regid "$GROUP_ID" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'''
+    return ["env", f"USER_ID={user}", f"GROUP_ID={user if group is None else group}", f"UMASK={umask}", "unshare", "--mount", "sh", "-euc", script, "sh", *writable, "--"]
 
 
 class Deployed:
@@ -358,11 +361,14 @@ def part_helm(program, _tools, folder):
             "extraArgs": ["--cors-origin=https://app.example.com"],
             "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "site", "annotations": {"nginx.ingress.kubernetes.io/proxy-buffering": "off"}},
             "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}, "alerts": {"enabled": True}},
-            "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "nodeSelector": {"kubernetes.io/arch": "arm64"},
+            "securityContext": {"readOnlyRootFilesystem": False}, "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "nodeSelector": {"kubernetes.io/arch": "arm64"},
             "tolerations": [{"key": "only", "operator": "Exists"}], "priorityClassName": "high",
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}},
         },
+        # What the book says of OpenShift, and a platform that chooses everything.
+        "openshift": {**keys, **OPENSHIFT},
+        "platform": {**keys, "podSecurityContext": None, "securityContext": None},
     }
     for name, values in settings.items():
         report = helm_python.lint(chart, values, strict=True)
@@ -375,7 +381,8 @@ def part_helm(program, _tools, folder):
                 sys.exit(f"the chart is rendered with {values}")
             except helm_python.HelmRenderError as error:
                 assert words in str(error), error
-        for values in ({**keys, "replicas": 2}, {**keys, "backup": {"every": "often"}}, {"auth": {"jwksUrl": "keys"}}):
+        wrong = ({**keys, "replicas": 2}, {**keys, "backup": {"every": "often"}}, {"auth": {"jwksUrl": "keys"}}, {**keys, "securityContext": "none"})
+        for values in wrong:
             try:
                 loaded.validate_schema(values)
                 sys.exit(f"the schema allows {values}")
@@ -399,6 +406,13 @@ def part_helm(program, _tools, folder):
             mounted = {mount["name"] for mount in container["volumeMounts"]}
             claimed = set() if name == "configmap" else {"data"}
             assert mounted == {volume["name"] for volume in pod.get("volumes") or []} | claimed, (name, mounted)
+            contexts = [pod.get("securityContext"), container.get("securityContext")]
+            if name == "platform":
+                assert contexts == [None, None], contexts
+            else:
+                assert contexts[0]["runAsNonRoot"] and contexts[1]["capabilities"] == {"drop": ["ALL"]}, (name, contexts)
+                users = [contexts[0].get(field) for field in ("runAsUser", "runAsGroup", "fsGroup")]
+                assert users == [None if name == "openshift" else IMAGE_USER] * 3, (name, users)
             scheme = container["readinessProbe"].get("httpGet", {}).get("scheme")
             assert scheme == {"secret": "HTTPS", "certificates": None}.get(name, "HTTP"), (name, scheme)
         loaded.save(folder)
@@ -424,7 +438,8 @@ def restore_pod():
     return yaml.safe_load(block.text)
 
 
-# volumes: a backup is restored where the chart has data and backups, and where each has a volume of its own, which cannot be renamed
+# volumes: a backup is restored where the chart has data and backups, also by a user that OpenShift chooses, and where each has a volume of its
+# own, which cannot be renamed
 @with_root
 def part_volumes(program, _tools, folder):
     # Where the user of the chart can run it.
@@ -436,13 +451,17 @@ def part_volumes(program, _tools, folder):
     assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == IMAGE_USER
     words = pod["containers"][0]["args"]
     own_volumes = [word.replace("/data/data", "/data").replace("/data/backups", "/backups") for word in words]
-    for name, words, volumes in (("chart", words, ["data"]), ("apart", own_volumes, ["data", "backups"])):
+    for name, words, volumes, user, group in (
+        ("chart", words, ["data"], IMAGE_USER, IMAGE_USER),
+        ("openshift", words, ["data"], NAMESPACE_USER, 0),
+        ("apart", own_volumes, ["data", "backups"], IMAGE_USER, IMAGE_USER),
+    ):
         own = folder / name
         own.mkdir()
         for volume in (own / volume for volume in volumes):
-            mounted(volume)
+            mounted(volume, group)
         token = with_keys(program, own)
-        by = confined(IMAGE_USER, *(own / volume for volume in volumes))
+        by = confined(user, *(own / volume for volume in volumes), group=group)
         for path, code in ((own / "new", 1), (own / volumes[0] / "new", 0)):
             assert run(*by, "touch", path, ok=False).returncode == code, path
         service = in_container(folder / "program", words, own, token, by)
@@ -454,17 +473,17 @@ def part_volumes(program, _tools, folder):
             words = [re.sub(r"\d{8}T\d{6}Z", latest, word) for word in words]
             return run(*by, *in_container(folder / "program", words, own).line, *options, ok=ok)
 
-        restores(service, places["--backup-to"], places["--data"], pod_restores if name == "chart" else None)
+        restores(service, places["--backup-to"], places["--data"], None if name == "apart" else pod_restores)
         if name == "apart":
             # It is a mount: it has no other name, and what was replaced is within.
             assert places["--data"].is_mount() and (places["--data"] / "lost+found").exists()
 
 
-def mounted(directory):
+def mounted(directory, group):
     """A volume as a node of Kubernetes mounts it for a group: root's, writable for the group, and with what mkfs leaves in it."""
     directory.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=256m,mode=2775", "tmpfs", directory)
-    os.chown(directory, 0, IMAGE_USER)
+    os.chown(directory, 0, group)
     directory.chmod(0o2775)
     (directory / "lost+found").mkdir(mode=0o700)
 
