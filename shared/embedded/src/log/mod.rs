@@ -218,6 +218,7 @@ impl Log {
         let path = directory.new_log()?;
         let create = || {
             let connection = Connection::open(&path)?;
+            sync_fully(&connection)?;
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.execute_batch(SCHEMA)?;
             connection.execute_batch(ADDED_SCHEMA)?;
@@ -651,11 +652,18 @@ pub(crate) fn torn_sector_safe(path: &Path) -> PathBuf {
 pub(crate) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
+    sync_fully(&connection)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // There is no other writer, and what a reader blocks is tried again later.
     connection.busy_timeout(std::time::Duration::ZERO)?;
     connection.set_prepared_statement_cache_capacity(16);
     Ok(connection)
+}
+
+/// Has macOS write the cache of the disk, too, where a sync leaves what was written otherwise. Other systems do so anyway.
+fn sync_fully(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "fullfsync", true)?;
+    connection.pragma_update(None, "checkpoint_fullfsync", true)
 }
 
 /// Returns the identity of a log, and the last position that was written without checksums; `None` if it has the format

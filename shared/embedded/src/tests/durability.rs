@@ -36,6 +36,28 @@ impl Hook for Gate {
     }
 }
 
+/// Reads how the connection that commits syncs.
+#[derive(Default)]
+struct Syncs(Mutex<Vec<i64>>);
+
+impl Hook for Syncs {
+    fn before_commit(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let pragma = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+        *self.0.lock().unwrap() = vec![pragma("synchronous")?, pragma("fullfsync")?, pragma("checkpoint_fullfsync")?];
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_commit_is_synced_to_the_disk_itself_on_every_system() {
+    let directory = tempfile::tempdir().unwrap();
+    let hook = Arc::new(Syncs::default());
+    let names = Embedded::open(directory.path(), Options::default().with_hook(hook.clone())).unwrap();
+    pushed(&names, "a", 1).await;
+    // FULL, on, on.
+    assert_eq!(*hook.0.lock().unwrap(), [2, 1, 1]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_durable_is_not_seen_and_readers_do_not_wait_for_it() {
     let directory = tempfile::tempdir().unwrap();
