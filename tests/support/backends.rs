@@ -47,7 +47,9 @@ pub const REPORT: &str = "NAMESERVICE_TEST_REPORT";
 
 /// If this variable names an S3, the buckets under test are there, and not in memory.
 pub const BUCKET_ENDPOINT: &str = "NAMESERVICE_TEST_S3";
-/// The bucket there. It exists; each test has a prefix of its own in it.
+/// If this variable names an account of Azure's Blob Storage by its URL, they are there. Its credentials are in the environment.
+const CONTAINER_ENDPOINT: &str = "NAMESERVICE_TEST_AZURE";
+/// The bucket, or the container, there. It exists; each test has a prefix of its own in it.
 pub const BUCKET: &str = "nameservice-test";
 
 /// One backend, as it is reached.
@@ -67,7 +69,7 @@ pub enum Place {
     Legacy,
     /// Fluree's files in a local directory.
     Directory,
-    /// Fluree's files in a bucket: in this process's memory, or in the S3 that [`BUCKET_ENDPOINT`] names.
+    /// Fluree's files in a bucket: in this process's memory, in the S3 that [`BUCKET_ENDPOINT`] names, or in a container of Azure.
     Bucket,
 }
 
@@ -284,15 +286,13 @@ fn files_options() -> nameservice_files::Options {
 
 fn bucket() -> Bucket {
     let prefix = format!("tests/{}", uuid::Uuid::new_v4());
-    match env::var(BUCKET_ENDPOINT) {
-        Ok(endpoint) => {
-            let options = nameservice_files::BucketOptions::default()
-                .endpoint(Some(endpoint))
-                .region(Some("us-east-1".to_owned()))
-                .timeout(LONG);
-            Bucket::s3(BUCKET, &prefix, &options).unwrap()
+    let options = |endpoint| nameservice_files::BucketOptions::default().endpoint(Some(endpoint)).timeout(LONG);
+    match (env::var(BUCKET_ENDPOINT), env::var(CONTAINER_ENDPOINT)) {
+        (Ok(endpoint), _) => {
+            Bucket::s3(BUCKET, &prefix, &options(endpoint).region(Some("us-east-1".to_owned()))).unwrap()
         }
-        Err(_) => Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), &prefix),
+        (_, Ok(endpoint)) => Bucket::azure(BUCKET, &prefix, &options(endpoint)).unwrap(),
+        _ => Bucket::over(Arc::new(nameservice_files::object_store::memory::InMemory::new()), &prefix),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `serve --at`: the whole service over Fluree's files, in a directory and in a bucket.
 //!
-//! The bucket is in the S3 at `NAMESERVICE_TEST_S3`, if that is set; `nameservice-test` must exist there.
+//! The bucket is in the S3 at `NAMESERVICE_TEST_S3`, or a container of the account of Azure at `NAMESERVICE_TEST_AZURE`, if one is set;
+//! `nameservice-test` must exist there.
 
 use std::{
     fs,
@@ -42,16 +43,18 @@ impl Place {
         Self { at: format!("file://{}", files.display()), parent, files: Some(files) }
     }
 
-    fn bucket() -> Option<Self> {
-        let endpoint = std::env::var("NAMESERVICE_TEST_S3").ok()?.replace(':', "%3A").replace('/', "%2F");
+    fn bucket(variable: &str, scheme: &str, options: &str) -> Option<Self> {
+        let endpoint = std::env::var(variable).ok()?.replace(':', "%3A").replace('/', "%2F");
         let parent = tempfile::tempdir().unwrap();
         let prefix = parent.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.').to_owned();
-        let at = format!("s3://nameservice-test/serve/{prefix}?region=us-east-1&endpoint={endpoint}");
+        let at = format!("{scheme}://nameservice-test/serve/{prefix}?{options}endpoint={endpoint}");
         Some(Self { at, parent, files: None })
     }
 
     fn all() -> Vec<Self> {
-        [Some(Self::directory()), Self::bucket()].into_iter().flatten().collect()
+        let s3 = Self::bucket("NAMESERVICE_TEST_S3", "s3", "region=us-east-1&");
+        let azure = Self::bucket("NAMESERVICE_TEST_AZURE", "az", "");
+        [Some(Self::directory()), s3, azure].into_iter().flatten().collect()
     }
 
     fn serve(&self) -> Serving {
