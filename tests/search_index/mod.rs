@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use nameservice_embedded::{Embedded, Options};
-use nameservice_opensearch::{Created, Document, MAX_READ_AGE, OpenSearch, rebuild};
+use nameservice_opensearch::{Created, Document, MAX_READ_AGE, OpenSearch, mapping, rebuild};
 use nameservice_tests::prelude::*;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use search_sink::{DeadLetters, Message, Sink};
@@ -61,6 +61,12 @@ async fn engine() -> (String, String) {
         Ok(url) => (url, format!("names-{}", uuid::Uuid::new_v4())),
         Err(_) => (format!("http://{}", Server::start().await.1), "names".to_owned()),
     }
+}
+
+/// Creates an index as somebody else would.
+async fn put_index(url: &str, index: &str, body: &Value) {
+    let put = reqwest::Client::new().put(format!("{url}/{index}")).header("content-type", "application/json");
+    assert!(put.body(body.to_string()).send().await.unwrap().status().is_success());
 }
 
 impl Ground {
@@ -229,9 +235,7 @@ async fn an_index_that_differs_is_named_with_what_differs() {
             true => (format!("{name}-000001"), json!({ alias: {} })),
             false => (name.clone(), json!({})),
         };
-        let body = json!({ "aliases": aliases, "mappings": guessed }).to_string();
-        let put = reqwest::Client::new().put(format!("{url}/{made}")).header("content-type", "application/json");
-        assert!(put.body(body).send().await.unwrap().status().is_success());
+        put_index(&url, &made, &json!({ "aliases": aliases, "mappings": guessed })).await;
         let error = index.create().await.unwrap_err().to_string();
         assert_eq!(error.contains("it is an index, and must be the alias of one"), !is_alias, "{error}");
         for part in [
@@ -244,6 +248,47 @@ async fn an_index_that_differs_is_named_with_what_differs() {
             assert!(error.contains(&part), "{part}: {error}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_index_that_is_no_alias_is_not_written() {
+    let (url, name) = engine().await;
+    let ground = Ground::before_the_index(OpenSearch::new(&url, &name, None).unwrap());
+    put_index(&url, &name, &mapping()).await;
+    drop(ground.names.create_ledger(&Call::fresh(), &at("a:main"), None, None).await.unwrap());
+    let messages = ground.messages(0).await;
+    assert_eq!(ground.deliver(&messages).await.len(), messages.len(), "they come again");
+    let rejected = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap_err();
+    assert!(chain(&rejected).contains("`nameservice search-index init` creates the index"), "{}", chain(&rejected));
+    assert!(ground.documents().await.is_empty());
+    assert!(ground.dead.0.lock().unwrap().0.is_empty());
+    assert_eq!(
+        ground.index.create().await.unwrap_err().to_string(),
+        format!(
+            "`{name}` cannot be the search index: it is an index, and must be the alias of one. Delete it, or name another \
+             index, and run `nameservice search-index init` and `rebuild`"
+        )
+    );
+}
+
+#[tokio::test]
+async fn an_index_that_has_lost_its_alias_is_named() {
+    let (url, name) = engine().await;
+    let index = OpenSearch::new(&url, &name, None).unwrap();
+    put_index(&url, &format!("{name}-000001"), &mapping()).await;
+    let error = index.create().await.unwrap_err().to_string();
+    let expected = format!("`{name}-000001` cannot be the search index: it exists without the alias `{name}`");
+    assert!(error.starts_with(&expected), "{error}");
+}
+
+#[tokio::test]
+async fn of_concurrent_inits_one_creates_the_index_and_the_others_find_it() {
+    let (url, name) = engine().await;
+    let index = OpenSearch::new(&url, &name, None).unwrap();
+    let (one, two, three) = tokio::join!(index.create(), index.create(), index.create());
+    let outcomes = [one.unwrap(), two.unwrap(), three.unwrap()];
+    let created = outcomes.iter().filter(|outcome| **outcome == Created::Created).count();
+    assert_eq!(created, 1, "{outcomes:?}");
 }
 
 #[tokio::test]

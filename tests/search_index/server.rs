@@ -21,8 +21,8 @@ use nameservice_tests::prelude::*;
 
 #[derive(Default)]
 pub(super) struct Index {
-    /// The one index: its aliases, mapping and settings.
-    created: Option<Value>,
+    /// The one index: its name, and its aliases, mapping and settings.
+    created: Option<(String, Value)>,
     /// What is stored, and its version; no document where it was deleted.
     docs: BTreeMap<String, (u64, Option<Value>)>,
     /// What searches see.
@@ -88,16 +88,16 @@ async fn answer(State(server): State<Server>, method: Method, uri: Uri, headers:
     match (method.as_str(), path) {
         ("PUT", "" | "-000001") if index.created.is_some() => error(400, "resource_already_exists_exception"),
         ("PUT", "" | "-000001") => {
-            index.created = Some(serde_json::from_slice(&body).unwrap());
+            index.created = Some((format!("names{path}"), serde_json::from_slice(&body).unwrap()));
             json(&json!({ "acknowledged": true }))
         }
         ("POST", "/_bulk") if headers["content-type"] == "application/x-ndjson" => {
             index.bulk(&body, uri.query() == Some("require_alias=true"))
         }
-        _ if index.created.is_none() => error(404, "index_not_found_exception"),
+        _ if !index.is_there() => error(404, "index_not_found_exception"),
         ("GET", "") => {
-            let name = if index.is_alias() { "names-000001" } else { "names" };
-            json(&json!({ name: index.created }))
+            let (name, created) = index.created.as_ref().unwrap();
+            json(&json!({ name: created }))
         }
         ("POST", "/_refresh") => {
             index.refresh();
@@ -123,7 +123,12 @@ impl Index {
     }
 
     fn is_alias(&self) -> bool {
-        self.created.as_ref().is_some_and(|created| created["aliases"].get("names").is_some())
+        self.created.as_ref().is_some_and(|(_, created)| created["aliases"].get("names").is_some())
+    }
+
+    /// Whether there is an index or an alias of the name that the tests use.
+    fn is_there(&self) -> bool {
+        self.is_alias() || self.created.as_ref().is_some_and(|(name, _)| name == "names")
     }
 
     fn bulk(&mut self, body: &[u8], requires_alias: bool) -> Response {
@@ -162,8 +167,8 @@ impl Index {
             actions.push((verb.clone(), id.to_owned(), version, version + over, document));
         }
         // A delete has an external version, and requires no alias whatever the request says.
-        if self.created.is_none() && !(requires_alias && actions.iter().any(|(.., document)| document.is_some())) {
-            self.created = Some(json!({ "aliases": {}, "mappings": {} }));
+        if !self.is_there() && !(requires_alias && actions.iter().any(|(.., document)| document.is_some())) {
+            self.created = Some(("names".to_owned(), json!({ "aliases": {}, "mappings": {} })));
         }
         let mut items = Vec::new();
         for (verb, id, version, above, document) in actions {
@@ -186,7 +191,7 @@ impl Index {
             *times -= 1;
             return (*status, Some("failed"));
         }
-        let Some(created) = &self.created else { return (404, Some("index_not_found_exception")) };
+        let Some((_, created)) = &self.created else { return (404, Some("index_not_found_exception")) };
         let known = &created["mappings"]["properties"];
         if created["mappings"]["dynamic"] == "strict"
             && let Some(members) = document.as_ref().and_then(Value::as_object)
