@@ -95,7 +95,8 @@ def confined(user, *writable, umask="022", group=None):
     script = '''while [ "$1" != -- ]; do mount --bind "$1" "$1"; shift; done
         shift; mount -o remount,bind,ro /; umask "$UMASK"
         exec setpriv --reuid "$USER_ID" --regid "$GROUP_ID" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"'''
-    return ["env", f"USER_ID={user}", f"GROUP_ID={user if group is None else group}", f"UMASK={umask}", "unshare", "--mount", "sh", "-euc", script, "sh", *writable, "--"]
+    environment = ["env", f"USER_ID={user}", f"GROUP_ID={user if group is None else group}", f"UMASK={umask}"]
+    return [*environment, "unshare", "--mount", "sh", "-euc", script, "sh", *writable, "--"]
 
 
 class Deployed:
@@ -361,7 +362,8 @@ def part_helm(program, _tools, folder):
             "extraArgs": ["--cors-origin=https://app.example.com"],
             "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "site", "annotations": {"nginx.ingress.kubernetes.io/proxy-buffering": "off"}},
             "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}, "alerts": {"enabled": True}},
-            "securityContext": {"readOnlyRootFilesystem": False}, "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "nodeSelector": {"kubernetes.io/arch": "arm64"},
+            "securityContext": {"readOnlyRootFilesystem": False},
+            "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "nodeSelector": {"kubernetes.io/arch": "arm64"},
             "tolerations": [{"key": "only", "operator": "Exists"}], "priorityClassName": "high",
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]}}},
