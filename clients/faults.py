@@ -17,6 +17,8 @@ URL/NAME is `requests`: what was requested under that name, as JSON.
 | `gateway` | yes | a page with 502 |
 | `outcome-unknown` | yes | 503 `outcome-unknown` |
 | `restart` | yes | a closed connection, and for the next four seconds, too: the service is killed and started again |
+| `cut-after-beginning`, `cut-after-change`, `cut-after-heartbeat` | yes | of a stream, everything up to the first block of this kind |
+| `stop` | yes | all of a stream, which ends: the service is stopped and started again |
 | `forbidden` | no | 403 `insufficient-scope` |
 | `trimmed`, `other-history` | no | 410 `expired` with this reason |
 | `expires` | no | a stream that ends with `expired` |
@@ -34,6 +36,8 @@ Rust client has them in `shared/client/src/tests.rs`:
 | events are complete through every fault | `a_follower_resumes_after_the_last_event_that_it_returned` |
 | a stream that falls silent is opened again | `a_stream_that_falls_silent_is_opened_again_within_a_minute` |
 | a URL or a token that cannot be used is an error at once, and is not shown | `credentials_of_a_url_are_in_no_message` (`transport.rs`) |
+
+Libraries of others, which know only the standard of server-sent events, are beside each client, too.
 """
 
 import http.client
@@ -53,8 +57,15 @@ ANSWERS = {
     "trimmed": (410, "expired", {"oldest": 1, "reason": "trimmed"}),
     "other-history": (410, "expired", {"oldest": 1, "reason": "other-history"}),
 }
+# Lines of the blocks after which a stream is cut.
+CUT_AFTER = {
+    "cut-after-beginning": b": stream begins\n",
+    "cut-after-change": b"event: change\n",
+    "cut-after-heartbeat": b": still here\n",
+}
 NOT_FORWARDED = {"lost", "unavailable", "forbidden", "trimmed", "other-history", "expires"}
-KNOWN = NOT_FORWARDED | {"cut-headers", "cut-body", "cut-silently", "hang", "hang-body", "gateway", "outcome-unknown", "restart", "-"}
+KNOWN = NOT_FORWARDED | {"cut-headers", "cut-body", "cut-silently", "hang", "hang-body", "gateway", "outcome-unknown", "restart", "stop", "-"}
+KNOWN |= set(CUT_AFTER)
 # Seconds for what takes less than one on a machine that does nothing else.
 LONG = 120
 
@@ -79,15 +90,19 @@ class Service:
         late.cancel()
         sys.exit("the service does not listen")
 
-    def stop(self):
+    def stop(self, end=subprocess.Popen.kill):
         # Another program may get its port.
         self.port = None
-        self.process.kill()
+        end(self.process)
         self.process.wait()
 
     def restart(self, seconds):
         self.stop()
         threading.Timer(seconds, self.start).start()
+
+    def restart_orderly(self):
+        self.stop(subprocess.Popen.terminate)
+        self.start()
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
@@ -182,7 +197,13 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             if line != b"\n":
                 continue
             blocks += 1
-            if fault == "-" or blocks <= 3:
+            if fault == "stop" and blocks == 1:
+                threading.Thread(target=self.service.restart_orderly).start()
+            if fault in CUT_AFTER:
+                self.wfile.write(block)
+                if CUT_AFTER[fault] in block:
+                    break
+            elif fault in ("-", "stop") or blocks <= 3:
                 self.wfile.write(block)
             elif fault == "hang-body":
                 self.wait_until_the_client_has_gone()

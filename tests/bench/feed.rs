@@ -183,8 +183,9 @@ async fn follow(client: &Client, address: &str) -> mpsc::UnboundedReceiver<(i64,
     tokio::spawn(async move {
         while let Some(event) = events.next().await {
             let arrived = Instant::now();
-            let Some(data) = event.unwrap().data else { continue };
-            let change: Value = serde_json::from_str(&data).unwrap();
+            let event = event.unwrap();
+            let (Some("change"), Some(data)) = (event.event.as_deref(), &event.data) else { continue };
+            let change: Value = serde_json::from_str(data).unwrap();
             if sender.send((change["watermark"].as_i64().unwrap(), arrived)).is_err() {
                 return;
             }

@@ -61,8 +61,16 @@ impl Block {
         serde_json::from_str(self.data.as_deref().unwrap()).unwrap()
     }
 
+    /// Whether it is an event that says more than which position the stream has reached.
     fn is_event(&self) -> bool {
-        self.data.is_some()
+        self.data.is_some() && self.event.as_deref() != Some("position")
+    }
+
+    /// The position that the stream has reached, which is the id, too.
+    #[track_caller]
+    fn position(&self) -> Option<u64> {
+        assert_eq!(self.of("position"), json!({ "position": self.id }));
+        self.id
     }
 }
 
@@ -113,7 +121,7 @@ impl Stream {
         self.blocks.pop_front()
     }
 
-    /// The next block that is an event.
+    /// The next event that is not about the position alone.
     pub(super) async fn event(&mut self) -> Block {
         loop {
             let block = self.next().await.expect("an event before the end");
@@ -206,7 +214,7 @@ async fn changes_come_in_their_order_under_their_positions() {
     }
     assert!(stream.headers.contains_key("x-request-id"));
     let first = stream.next().await.unwrap();
-    assert_eq!((first.id, first.event, first.data, first.retry), (Some(0), None, None, Some(1000)));
+    assert_eq!((first.position(), first.retry), (Some(0), Some(1000)));
     for change in &changes {
         let block = stream.next().await.unwrap();
         assert_eq!(block.of("change"), json!(shapes::Change::from(change)));
@@ -413,7 +421,7 @@ async fn a_silent_stream_shows_that_it_lives() {
     let mut stream = Stream::open(&service, "/v1/events", &[]).await;
     for _ in 0..3 {
         let block = stream.next().await.unwrap();
-        assert_eq!((block.id, &block.event, &block.data), (Some(2), &None, &None));
+        assert_eq!(block.position(), Some(2));
         assert!(block.comment.is_some());
     }
 }
@@ -427,13 +435,69 @@ async fn a_stream_ends_cleanly_when_its_time_is_over() {
         let mut blocks = Stream::open(&service, "/v1/events?after=0&address=nobody", &[]).await.rest().await;
         assert_eq!(blocks[0].id, Some(0));
         let last = blocks.pop().unwrap();
-        assert_eq!(last.data, None);
         // The last block moves the reader past changes that were not for it.
-        if last.id == Some(2) {
+        if last.position() == Some(2) {
             return;
         }
     }
     panic!("no stream moves its reader");
+}
+
+/// Some libraries forget the id of a block without data.
+#[tokio::test]
+async fn every_id_is_in_an_event_with_data() {
+    // A stream that ends before it has sent each kind of block is repeated with more time.
+    for seconds in [0.5, 4.0, 32.0] {
+        let service = within(Limits { lifetime: Duration::from_secs_f64(seconds), ..quick_heartbeat() }).await;
+        append(&service, "mydb", 1..=2).await;
+        let blocks = Stream::open(&service, "/v1/events?after=0", &[]).await.rest().await;
+        for block in blocks.iter().filter(|block| block.id.is_some()) {
+            let event = block.event.as_deref().unwrap_or("none");
+            assert_eq!(block.of(event)["position"].as_u64(), block.id, "{block:?}");
+        }
+        let said = |comment: &str| blocks.iter().any(|block| block.comment.as_deref() == Some(comment));
+        if ["stream begins", "still here", "reconnect"].into_iter().all(said) && blocks.iter().any(Block::is_event) {
+            return;
+        }
+    }
+    panic!("no stream sends each kind of block");
+}
+
+#[tokio::test]
+async fn a_reader_that_keeps_only_ids_of_events_with_data_misses_nothing() {
+    let service = within(quick_heartbeat()).await;
+    append(&service, "mydb", 1..=1).await;
+    let (mut kept, mut seen) = (None, Vec::new());
+    for (n, cut_after) in (2..).zip([Some("stream begins"), Some("still here"), None]) {
+        let mut stream = match kept {
+            Some(id) => Stream::resume(&service, "/v1/events?concern=head", id).await,
+            None => Stream::open(&service, "/v1/events?concern=head", &[]).await,
+        };
+        loop {
+            let block = stream.next().await.expect("the stream goes on");
+            if block.data.is_some() {
+                kept = block.id.or(kept);
+            }
+            assert!(kept.is_some(), "it would begin again with what comes then: {block:?}");
+            if block.is_event() {
+                seen.extend(positions(std::slice::from_ref(&block)));
+            }
+            let is_cut = match cut_after {
+                Some(comment) => block.comment.as_deref() == Some(comment),
+                None => block.is_event(),
+            };
+            if is_cut {
+                break;
+            }
+        }
+        drop(stream);
+        append(&service, "mydb", n..=n).await;
+    }
+    let mut stream = Stream::resume(&service, "/v1/events?concern=head", kept.unwrap()).await;
+    while seen.last() != Some(&4) {
+        seen.extend(positions(&stream.events(1).await));
+    }
+    assert_eq!(seen, [2, 3, 4]);
 }
 
 #[tokio::test]

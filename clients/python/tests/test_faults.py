@@ -5,13 +5,16 @@ The cases are those of clients/typescript/test/faults.test.ts.
 
 import base64
 import hashlib
+import json
 import logging
 import os
 import time
 import uuid
 
 import httpx
+import httpx_sse
 import pytest
+import sseclient
 from conftest import LONG
 
 from nameservice_client import (
@@ -187,6 +190,37 @@ def test_events_are_complete_through_every_fault(sound, ledger, fault):
         assert len({request["path"] for request in faulty.requests[:3]}) == 3
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        pytest.param(lambda stream: sseclient.SSEClient(stream.iter_bytes()).events(), id="sseclient-py"),
+        pytest.param(lambda stream: httpx_sse.EventSource(stream).iter_sse(), id="httpx-sse"),
+    ],
+)
+def test_a_library_of_others_loses_nothing_whatever_block_its_stream_is_cut_after(sound, ledger, read):
+    _, after = sound.snapshot()
+    cuts = ["cut-after-beginning", "cut-after-change", "cut-after-heartbeat", "stop"]
+    url = f"{URL}/{uuid.uuid4().hex}/{','.join(cuts)}/v1/events"
+    filters = {"address": ledger, "concern": "head"}
+    last, seen, t, connections = None, [], 0, 0
+    while connections <= len(cuts) or seen[-1]["watermark"] < t:
+        if connections > 0:
+            assert last, "it would begin again with what changes then"
+            # While it is not connected, something changes.
+            t += 1
+            sound.head_push(ledger, {"new": head(t)})
+        connections += 1
+        headers = {"last-event-id": last} if last else {}
+        with httpx.stream("GET", url, params=filters, headers=headers, timeout=LONG["timeout"]) as stream:
+            for event in read(stream):
+                last = event.id or last
+                if event.event == "change":
+                    seen.append(json.loads(event.data))
+                    if connections > len(cuts) and seen[-1]["watermark"] == t:
+                        break
+    assert seen == sound.change_list(after=after, address=[ledger], concern=["head"])["changes"]
+
+
 def test_a_stream_that_falls_silent_is_opened_again(sound, ledger):
     _, after = sound.snapshot()
     sound.head_push(ledger, {"new": head(1)})
@@ -230,7 +264,9 @@ def test_a_cursor_that_the_service_sends_is_kept():
         asked.append(request.url.params.get("after"))
         if request.url.path.endswith("/snapshot"):
             return httpx.Response(200, json={"position": 6, "feed_cursor": "3f9c0a1b2c3d4e5f:6", "records": []})
-        stream = f'event: timelines\ndata: []\n\nevent: change\ndata: {{"position": 7, "cursor": "{cursor}"}}\nid: {cursor}\n\n'
+        stream = f'event: change\ndata: {{"position": 7, "cursor": "{cursor}"}}\nid: {cursor}\n\n'
+        # No client knows every event.
+        stream = "event: timelines\ndata: of this feed\n\n" + stream
         if len(asked) > 2:
             stream = 'event: change\ndata: {"position": 9}\nid: 3f9c0a1b2c3d4e5f:9\n\n'
         return httpx.Response(200, content=stream, headers={"content-type": "text/event-stream"})

@@ -70,13 +70,16 @@ export async function* changes(
       after ??= await streams.end(signal);
       for await (const block of blocks(streams, { ...filters, after }, signal)) {
         failures = 0;
-        const data = block.event ? parse(block.data ?? "") : undefined;
-        if (block.event === "expired") throw errorOf(410, { ...(data as Problem), type: "/expired", detail: "the position has expired" });
-        if (block.event === "error") throw errorOf((data as Problem).status ?? 500, data as Problem);
-        // Blocks with only an id show which place the stream has reached, past what the filters leave out.
+        const data = () => parse(block.data ?? "");
+        if (block.event === "expired") throw errorOf(410, { ...(data() as Problem), type: "/expired", detail: "the position has expired" });
+        if (block.event === "error") {
+          const problem = data() as Problem;
+          throw errorOf(problem.status ?? 500, problem);
+        }
+        // The id of any block shows which place the stream has reached, past what the filters leave out.
         if (block.id !== undefined && PLACE.test(block.id)) after = block.id;
         if (block.event === "change") {
-          const change = data as Change & { cursor?: string };
+          const change = data() as Change & { cursor?: string };
           after = change.cursor ?? block.id ?? change.position;
           yield { change, cursor: after };
           if (signal?.aborted) return;

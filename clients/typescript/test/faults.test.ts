@@ -4,6 +4,7 @@ import { spawnSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { test } from "node:test";
+import { EventSource } from "eventsource";
 import {
   Nameservice,
   NameserviceError,
@@ -11,6 +12,8 @@ import {
   OutcomeUnknown,
   PositionExpired,
   Unavailable,
+  parse,
+  type Change,
   type Followed,
   type NameserviceOptions,
 } from "../src/index.js";
@@ -231,6 +234,43 @@ for (const fault of ["lost", "cut-headers", "cut-body", "hang-body", "unavailabl
   });
 }
 
+test("a library of others loses nothing, whatever block its stream is cut after: eventsource", { skip, timeout }, async () => {
+  const address = await ledger();
+  const { position } = await sound.snapshot();
+  const cuts = ["cut-after-beginning", "cut-after-change", "cut-after-heartbeat", "stop"];
+  const query = new URLSearchParams({ address, concern: "head" });
+  const url = `${FAULTS}/${randomUUID()}/${cuts.join(",")}/v1/events?${query}`;
+  const seen: number[] = [];
+  let [connections, t] = [0, 0];
+  let events: EventSource | undefined;
+  try {
+    await new Promise<void>((done, failed) => {
+      const connect: typeof fetch = async (url, init) => {
+        if (connections++ > 0) {
+          if (!new Headers(init?.headers).has("last-event-id")) failed(new Error("it begins again with what changes then"));
+          // While it is not connected, something changes.
+          await push(sound, address, ++t);
+        }
+        return fetch(url, init);
+      };
+      events = new EventSource(url, { fetch: connect });
+      events.addEventListener("change", (event) => {
+        const change = parse(event.data as string) as Change;
+        seen.push(change.position);
+        if (connections > cuts.length && change.watermark === t) done();
+      });
+      events.addEventListener("error", () => {
+        if (events?.readyState === EventSource.CLOSED) failed(new Error("it does not come back"));
+      });
+    });
+  } finally {
+    events?.close();
+  }
+  const { data } = await sound.api.GET("/v1/changes", { params: { query: { after: position, address: [address], concern: ["head"] } } });
+  assert(t >= cuts.length);
+  assert.deepEqual(seen, data!.changes.map((change) => change.position));
+});
+
 test("a stream that falls silent is opened again", { skip, timeout }, async () => {
   const address = await ledger();
   const { cursor } = await sound.snapshot();
@@ -279,7 +319,7 @@ test("a cursor that the service sends is kept", async () => {
     const url = new URL(request.url);
     asked.push(url.searchParams.get("after"));
     if (url.pathname.endsWith("/snapshot")) return Response.json({ position: 6, feed_cursor: "3f9c0a1b2c3d4e5f:6", records: [] });
-    const one = `event: timelines\ndata: []\n\nevent: change\ndata: {"position": 7, "cursor": "${cursor}"}\nid: ${cursor}\n\n`;
+    const one = `event: timelines\ndata: of this feed\n\nevent: change\ndata: {"position": 7, "cursor": "${cursor}"}\nid: ${cursor}\n\n`;
     const two = 'event: change\ndata: {"position": 9}\nid: 3f9c0a1b2c3d4e5f:9\n\n';
     return new Response(asked.length > 2 ? two : one, { headers: { "content-type": "text/event-stream" } });
   };

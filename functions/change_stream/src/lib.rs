@@ -1,8 +1,9 @@
 //! `GET /v1/events` and `GET /fluree/events`: the change feed as server-sent events, without an end.
 //!
-//! A stream reports in `id:` up to where its reader has seen everything, even while there is nothing for it. A reader that
-//! reconnects with that id as `Last-Event-ID` misses nothing and sees nothing twice. So a stream may end at any time, and
-//! does: when its reader does not read, when its token or its time expires, when the service stops.
+//! A stream reports in `id:` up to where its reader has seen everything, even while there is nothing for it: then in an event
+//! `position`, since some libraries forget the id of a block without data. A reader that reconnects with that id as
+//! `Last-Event-ID` misses nothing and sees nothing twice. So a stream may end at any time, and does: when its reader does not
+//! read, when its token or its time expires, when the service stops.
 
 mod projection;
 mod reader;
@@ -110,9 +111,10 @@ struct LastEventId {
 
 /// Follow the change feed
 ///
-/// Server-sent events. Each `change` carries one change, with the change's position as its `id`; comments and blocks with
-/// only an `id` show that the stream is alive, and which position it has reached. The stream ends after 14 minutes at the
-/// latest (on Lambda after 90 seconds), or with its token; if it cannot continue, it ends with an `expired`
+/// Server-sent events. Each `change` carries one change, with the change's position as its `id`. A `position`
+/// (`{"position": n}`, with the same `id`) shows that the stream is alive, and that its reader has seen everything up to
+/// there: it comes first, after 15 seconds of silence, and last. Ignore events of other names. The stream ends after 14
+/// minutes at the latest (on Lambda after 90 seconds), or with its token; if it cannot continue, it ends with an `expired`
 /// (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem). Reconnect with `Last-Event-ID`.
 #[utoipa::path(
     get,
@@ -120,7 +122,7 @@ struct LastEventId {
     tag = "changes",
     params(Parameters, LastEventId),
     responses(
-        (status = OK, description = "A stream of events, each with a change", content_type = "text/event-stream",
+        (status = OK, description = "A stream of events; the data of a `change`", content_type = "text/event-stream",
             body = Change),
         Rejections,
     ),

@@ -144,7 +144,7 @@ impl Reader {
             self.after = self.after.max(subscription.position());
         }
         let mut text = Text::default();
-        text.comment("reconnect", self.id());
+        self.mark(&mut text, "reconnect");
         Step::End(text.into())
     }
 
@@ -180,14 +180,14 @@ impl Reader {
             self.has_begun = true;
             let mut text = Text::default();
             text.retry(RETRY);
-            text.comment("stream begins", self.id());
+            self.mark(&mut text, "stream begins");
             return Ok(Step::Send(text.into()));
         }
         if self.projection.is_opening() {
             let mut text = self.projection.open().await?;
             if !self.projection.is_opening() {
                 // From here on the reader can resume.
-                text.comment("end of records, changes follow", self.id());
+                self.mark(&mut text, "end of records, changes follow");
             }
             return Ok(if text.is_empty() { Step::Nothing } else { Step::Send(text.into()) });
         }
@@ -288,9 +288,19 @@ impl Reader {
 
     fn send(&mut self, comment: &str) -> Step {
         let mut text = Text::default();
-        text.comment(comment, self.id());
+        self.mark(&mut text, comment);
         self.last = Instant::now();
         Step::Send(text.into())
+    }
+
+    /// Adds a comment, and the position from which a reader that reconnects continues.
+    fn mark(&self, text: &mut Text, comment: &str) {
+        match (&self.projection, self.id()) {
+            (Projection::Changes(_), Some(position)) => text.position(comment, position),
+            // Fluree's peers know only the events of records. A reader that forgets the id has that of an earlier event, or is
+            // sent all records again.
+            (_, id) => text.comment(comment, id),
+        }
     }
 
     /// The position from which a reader that reconnects continues; `None` while it would have to begin again.

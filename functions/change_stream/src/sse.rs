@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::{Stream, StreamExt as _};
+use serde_json::json;
 
 /// Asks proxies (nginx, and others that support its header) not to buffer the stream.
 const NO_BUFFERING: (HeaderName, HeaderValue) =
@@ -27,7 +28,14 @@ impl Text {
         self.end(id);
     }
 
-    /// Adds a comment, and the position that the stream has reached.
+    /// Adds a comment, and an event with the position that the stream has reached: some libraries forget the id of a block
+    /// without data.
+    pub(crate) fn position(&mut self, comment: &str, position: u64) {
+        self.line("", comment);
+        self.event("position", Some(position), &json!({ "position": position }).to_string());
+    }
+
+    /// Adds a comment, and the position that the stream has reached as its id alone.
     pub(crate) fn comment(&mut self, comment: &str, id: Option<u64>) {
         self.line("", comment);
         self.end(id);

@@ -24,7 +24,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Server-sent events as they arrive, including blocks without data, whose id is the position that the stream has reached.
+/// Server-sent events as they arrive. The id of each, if it has one, is the position that the stream has reached.
 pub type Events = Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>;
 
 /// The retry policy: exponential backoff with jitter, until a deadline.

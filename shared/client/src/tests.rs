@@ -315,7 +315,14 @@ async fn a_key_that_was_used_for_another_request_is_an_error_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_resumes_after_the_last_event_that_it_returned() {
-    let begun = ": open\n\nid: 7\n\n";
+    resumes(": stream begins\nevent: position\ndata: {\"position\":7}\nid: 7\n\n").await;
+    // As services of earlier releases begin, and perhaps those of later ones.
+    resumes(": open\n\nid: 7\n\n").await;
+    resumes("event: unheard-of\ndata: no JSON\nid: 7\n\n").await;
+}
+
+/// Follows a service whose first stream begins so, at 7, and is cut.
+async fn resumes(begun: &'static str) {
     let change = "id: 8\nevent: change\ndata: {\"position\":8,\"address\":\"mydb:main\",\"kind\":\"ledger\",\"name\":\"mydb\",\
                   \"branch\":\"main\",\"concern\":\"head\",\"change\":\"updated\",\"watermark\":3,\
                   \"occurred_at\":\"2026-01-01T00:00:00Z\",\"recorded_at\":\"2026-01-01T00:00:00Z\"}\n\n";

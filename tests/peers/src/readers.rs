@@ -52,7 +52,7 @@ impl Readers {
                 loop {
                     connection
                         .read_lines(|line| {
-                            if line.starts_with(b"data:") {
+                            if line.starts_with(b"event: change") {
                                 events.fetch_add(1, Ordering::Relaxed);
                             }
                         })
@@ -101,7 +101,7 @@ pub(crate) async fn latencies(ports: impl Into<Ports>, name: &str, time: Duratio
         loop {
             let sender = &sender;
             let read = reader.read_lines(|line| {
-                if line.starts_with(b"data:") {
+                if line.starts_with(b"event: change") {
                     let _ = sender.send(Instant::now());
                 }
             });
@@ -110,7 +110,7 @@ pub(crate) async fn latencies(ports: impl Into<Ports>, name: &str, time: Duratio
         #[allow(unreachable_code, reason = "gives the task its type")]
         Ok::<(), io::Error>(())
     });
-    // The stream's first block, if any, is not waited for.
+    // A change that came before is not waited for.
     tokio::time::sleep(Duration::from_millis(200)).await;
     while arrivals.try_recv().is_ok() {}
     let (mut writer, mut client, mut text) =

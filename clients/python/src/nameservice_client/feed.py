@@ -68,7 +68,7 @@ class Streams:
                     if event.event == "error":
                         problem = event.json()
                         raise error_of(problem.get("status", 500), problem)
-                    # Blocks with only an id show which place the stream has reached, past what the filters leave out.
+                    # The id of any block shows which place the stream has reached, past what the filters leave out.
                     if PLACE.fullmatch(event.id):
                         after = event.id
                     if event.event == "change":
