@@ -129,7 +129,8 @@ fn a_remote_that_is_no_nameservice_or_takes_another_token_changes_nothing() {
         ("remote pull closed".into(), 5, "token"),
         ("remote push closed".into(), 3, "4 rejected"),
     ] {
-        let (found, stdout, stderr) = run(&target, &line);
+        let target: &[&str] = if line.starts_with("remote") { &target } else { &[] };
+        let (found, stdout, stderr) = run(target, &line);
         let printed = format!("{stdout}{stderr}");
         assert!(found == code && printed.contains(words), "{line}: {found} {printed}");
     }
