@@ -51,6 +51,7 @@ pub const RECORDS: &[Column] = &[
     ("source_type", "/source_type"),
     ("retracted", "/retracted"),
     ("protected", "/protected"),
+    ("dependencies", "/dependencies"),
     ("state", "/status/payload/state"),
     ("head_id", "/head/id"),
     ("head_t", "/head/t"),
@@ -69,14 +70,6 @@ pub const SUMMARIES: &[Column] = &[
     ("retracted", "/retracted"),
     ("dependencies", "/dependencies"),
 ];
-
-/// Returns the columns of these records.
-pub fn columns_of(records: &[Value]) -> &'static [Column] {
-    match records.iter().any(|record| record.get("status").is_some()) {
-        true => RECORDS,
-        false => SUMMARIES,
-    }
-}
 
 /// The columns of changes.
 pub const CHANGES: &[Column] = &[

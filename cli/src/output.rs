@@ -103,8 +103,9 @@ fn words_of(failure: &Failure, palette: Palette) -> String {
     let reason: Vec<_> = reason.lines().map(str::trim).collect();
     let mut words = format!("{} {}", palette.bad("error:"), clean(&reason.join(" ")));
     let Some(problem) = failure.problem() else { return words };
-    if let Some(actual) = failure.actual() {
-        let _ = write!(words, "\n  current: {}", value(actual));
+    // Not repeated if a conflict says that this was found.
+    if let Some(current) = failure.actual().map(value).filter(|current| !words.contains(current.as_str())) {
+        let _ = write!(words, "\n  current: {current}");
     }
     for member in ["dependents", "missing", "field"] {
         let texts: Vec<_> = match problem.members.get(member) {
@@ -170,14 +171,14 @@ pub fn reference(value_wanted: &HeadValue) -> String {
     value(&json!(value_wanted))
 }
 
-/// A value of a concern, in words: a head or an index, a status or a configuration, or nothing.
-fn value(value: &Value) -> String {
+/// Returns a value of a concern in words: a head or an index as the options take it, `ID@T` or `unborn`; a status or a configuration with
+/// its version; or `no record`.
+pub fn value(value: &Value) -> String {
     if value.is_null() {
         return "no record".into();
     }
     if let (Some(id), Some(t)) = (value.get("id"), value.get("t")) {
-        let Some(id) = id.as_str() else { return "nothing yet".into() };
-        // As the options take it.
+        let Some(id) = id.as_str() else { return "unborn".into() };
         let mut words = format!("{}@{t}", clean(id));
         if let Some(rev) = value.get("rev").and_then(Value::as_i64).filter(|rev| *rev > 0) {
             let _ = write!(words, " (rev {rev})");
@@ -185,7 +186,7 @@ fn value(value: &Value) -> String {
         return words;
     }
     match (value.get("v"), value.get("payload")) {
-        (Some(_), None | Some(Value::Null)) => "nothing yet".into(),
+        (Some(v), None | Some(Value::Null)) => format!("nothing yet (v {v})"),
         (Some(v), Some(payload)) => {
             let (state, rest) = split_state(payload);
             match (state, rest) {
@@ -208,11 +209,7 @@ fn change_line(change: &Value, palette: Palette) -> String {
     let now = match (change["concern"].as_str(), payload) {
         _ if change["payload_omitted"] == true => "(left out of the feed: read the record)".to_owned(),
         (_, None) => String::new(),
-        (Some("head" | "index"), Some(payload)) => match (payload["id"].as_str(), payload["rev"].as_i64()) {
-            (None, _) => "nothing yet".to_owned(),
-            (Some(id), Some(rev)) if rev > 0 => format!("{}, rev {rev}", clean(id)),
-            (Some(id), _) => clean(id),
-        },
+        (Some("head" | "index"), Some(payload)) => value(payload),
         (Some("meta"), Some(_)) => kind(change),
         (_, Some(payload)) => match split_state(payload) {
             (Some(state), None) => state,
@@ -382,7 +379,7 @@ pub fn records(records: &[Value]) -> String {
         let address = text(&record["address"]);
         if full {
             let state = text(&record["status"]["payload"]["state"]);
-            let cells = [address, kind(record), state, short(&record["head"]), short(&record["index"])];
+            let cells = [address, kind(record), state, reached(&record["head"]), reached(&record["index"])];
             table.add_row(cells.into_iter().chain([text(&record["updated_at"])]));
         } else {
             let dependencies: Vec<_> = record["dependencies"].as_array().into_iter().flatten().map(text).collect();
@@ -412,15 +409,9 @@ fn kind(record: &Value) -> String {
     }
 }
 
-/// A head or an index, abbreviated: `t 5 bafy…fbzdi`.
-fn short(value: &Value) -> String {
-    const END: usize = 6;
-    let Some(id) = value["id"].as_str() else { return "-".into() };
-    // A content id is ASCII; anything else is shown whole.
-    match (id.is_ascii() && id.len() > 2 * END).then(|| (&id[..4], &id[id.len() - END..])) {
-        Some((begin, end)) => format!("t {} {begin}…{end}", value["t"]),
-        None => format!("t {} {}", value["t"], clean(id)),
-    }
+/// How far a head or an index is: `t 5`. A line has no room for two ids, and no option takes a part of one.
+fn reached(value: &Value) -> String {
+    if value["id"].is_string() { format!("t {}", value["t"]) } else { "-".into() }
 }
 
 /// A member as text, without the quotes of JSON.
@@ -517,8 +508,8 @@ mod tests {
             (json!(null), "no record".to_owned()),
             (json!({"id": ID, "t": 5}), format!("{ID}@5")),
             (json!({"id": ID, "t": 5, "rev": 2}), format!("{ID}@5 (rev 2)")),
-            (json!({"id": null, "t": 0, "rev": 0}), "nothing yet".to_owned()),
-            (json!({"v": 0, "payload": null}), "nothing yet".to_owned()),
+            (json!({"id": null, "t": 0, "rev": 0}), "unborn".to_owned()),
+            (json!({"v": 0, "payload": null}), "nothing yet (v 0)".to_owned()),
             (json!({"v": 1, "payload": {"state": "ready"}}), "ready (v 1)".to_owned()),
             (json!({"v": 2, "payload": {"state": "error", "m": "x"}}), r#"error {"m":"x"} (v 2)"#.to_owned()),
             (json!({"v": 3, "payload": {"a": 1}}), r#"{"a":1} (v 3)"#.to_owned()),
@@ -551,9 +542,12 @@ mod tests {
         };
         let begin = "       7  2026-01-01T00:00:00.123Z  mydb:main                 ";
         for (line, end) in [
-            (event("head", 5, json!({"id": ID, "t": 5})), format!("head    updated         5  {ID}")),
-            (event("index", 5, json!({"id": ID, "t": 5, "rev": 2})), format!("index   updated         5  {ID}, rev 2")),
-            (event("head", 0, json!({"id": null, "t": 0})), "head    updated         0  nothing yet".into()),
+            (event("head", 5, json!({"id": ID, "t": 5})), format!("head    updated         5  {ID}@5")),
+            (
+                event("index", 5, json!({"id": ID, "t": 5, "rev": 2})),
+                format!("index   updated         5  {ID}@5 (rev 2)"),
+            ),
+            (event("head", 0, json!({"id": null, "t": 0})), "head    updated         0  unborn".into()),
             (
                 event("status", 3, json!({"state": "error", "m": "x"})),
                 "status  updated         3  error {\"m\":\"x\"}".into(),
@@ -582,6 +576,6 @@ mod tests {
             "updated_at": "2026-01-01T00:00:00Z",
         });
         let listed = records(&[full]);
-        assert!(listed.contains("t 5 bafy…5fbzdi") && listed.contains("graph source f:Bm25Index"), "{listed}");
+        assert!(listed.contains("  t 5  ") && listed.contains("graph source f:Bm25Index"), "{listed}");
     }
 }

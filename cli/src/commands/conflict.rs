@@ -48,19 +48,16 @@ impl Expectation {
         match self {
             Self::Older => "an older value".into(),
             Self::NoRecord => "no record".into(),
-            Self::Reference(HeadValue { id: None, .. }) => "no data yet".into(),
-            Self::Reference(HeadValue { id: Some(id), t }) => format!("t {t} ({})", output::clean(id)),
+            Self::Reference(value) => output::reference(value),
             Self::Version(v) => format!("v {v}"),
         }
     }
 }
 
 fn found(actual: &Value) -> String {
-    match (actual["t"].as_i64(), actual["id"].as_str(), actual["v"].as_i64()) {
-        (Some(t), Some(id), _) => format!("t {t} ({})", output::clean(id)),
-        (Some(_), None, _) => "no data yet".into(),
-        (None, _, Some(v)) => format!("v {v}"),
-        (None, _, None) => "no record".into(),
+    match actual["v"].as_i64() {
+        Some(v) => format!("v {v}"),
+        None => output::value(actual),
     }
 }
 
@@ -83,26 +80,16 @@ mod tests {
     fn a_conflict_names_what_was_expected_and_what_is_stored() {
         let reference = |id: Option<&str>, t| Expectation::Reference(HeadValue { id: id.map(Into::into), t });
         for (expectation, new_t, actual, expected) in [
-            (
-                reference(Some("bafy1"), 1),
-                Some(2),
-                json!({"id": "bafk2", "t": 2}),
-                "expected t 1 (bafy1), found t 2 (bafk2)",
-            ),
+            (reference(Some("bafy1"), 1), Some(2), json!({"id": "bafk2", "t": 2}), "expected bafy1@1, found bafk2@2"),
             (
                 reference(Some("bafy1"), 2),
                 Some(2),
                 json!({"id": "bafy1", "t": 2}),
                 "new t 2 must be greater than current t 2",
             ),
-            (reference(None, 0), Some(1), json!({"id": "bafk2", "t": 2}), "expected no data yet, found t 2 (bafk2)"),
-            (
-                reference(Some("bafy1"), 1),
-                Some(2),
-                json!({"id": null, "t": 0}),
-                "expected t 1 (bafy1), found no data yet",
-            ),
-            (Expectation::NoRecord, Some(1), json!({"id": "bafk2", "t": 2}), "expected no record, found t 2 (bafk2)"),
+            (reference(None, 0), Some(1), json!({"id": "bafk2", "t": 2}), "expected unborn, found bafk2@2"),
+            (reference(Some("bafy1"), 1), Some(2), json!({"id": null, "t": 0}), "expected bafy1@1, found unborn"),
+            (Expectation::NoRecord, Some(1), json!({"id": "bafk2", "t": 2}), "expected no record, found bafk2@2"),
             (Expectation::Version(1), None, json!({"v": 2, "payload": {}}), "expected v 1, found v 2"),
         ] {
             assert_eq!(words(expectation, new_t, actual), format!("conflict, nothing written: {expected}"));

@@ -352,7 +352,10 @@ fn entry_words(entry: &Entry) -> String {
         words.push_str(&format!(": {}", output::clean(reason)));
     }
     for part in &entry.differences {
-        let value = |value: &Value| output::clean(&value.to_string());
+        let value = |value: &Value| match (value.get("id"), value.get("graphs")) {
+            (Some(_), None) => output::value(value),
+            _ => output::clean(&value.to_string()),
+        };
         words.push_str(&format!("\n    {}: {} and {}", part.concern, value(&part.source), value(&part.target)));
     }
     words

@@ -51,7 +51,7 @@ pub(crate) async fn run(session: &Session, args: DiffArgs) -> Result<(), Failure
         if differences.is_empty() {
             lines.push("  no difference that the feed still holds".to_owned());
         }
-        lines.extend(differences.iter().map(words_of));
+        lines.extend(lines_of(&before, &after, &differences));
         lines.join("\n")
     };
     lists::print(format, COLUMNS, &differences, document, words)
@@ -87,6 +87,15 @@ enum Known {
 impl State {
     fn at(changes: &[Value], position: u64) -> Self {
         Self(CONCERNS.into_iter().map(|concern| (concern, Known::at(changes, concern, position))).collect())
+    }
+
+    /// Returns the head or the index in words.
+    fn reference(&self, concern: &str) -> String {
+        match self.0.get(concern).map(Known::shown) {
+            None | Some(Value::Null) => "nothing".to_owned(),
+            Some(Value::Object(value)) => output::value(&json!({"id": value.get("id"), "t": value.get("t")})),
+            Some(other) => output::text(&other),
+        }
     }
 }
 
@@ -169,6 +178,23 @@ fn members(value: &Value, path: String, found: &mut BTreeMap<String, Value>) {
     }
 }
 
+/// Returns the differences in words: that of a head or an index in one line and as options take it, whichever of its id and its `t` differ.
+fn lines_of(before: &State, after: &State, differences: &[Value]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for difference in differences {
+        let line = match (difference["concern"].as_str(), difference["path"].as_str()) {
+            (Some(concern @ ("head" | "index")), Some("" | "id" | "t")) => {
+                format!("  {concern}: {} -> {}", before.reference(concern), after.reference(concern))
+            }
+            _ => words_of(difference),
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
+}
+
 fn words_of(difference: &Value) -> String {
     let side = |name: &str| match &difference[name] {
         Value::Null => "nothing".to_owned(),
@@ -189,7 +215,8 @@ mod tests {
     }
 
     fn found(changes: &[Value], from: u64, to: u64) -> Vec<String> {
-        differences(&State::at(changes, from), &State::at(changes, to)).iter().map(words_of).collect()
+        let (before, after) = (State::at(changes, from), State::at(changes, to));
+        lines_of(&before, &after, &differences(&before, &after))
     }
 
     #[test]
@@ -202,12 +229,11 @@ mod tests {
             change(8, "status", "updated", 2, json!({"state": "error", "reason": {"code": 7}})),
         ];
         assert_eq!(found(&changes, 5, 5), [""; 0]);
-        assert_eq!(found(&changes, 2, 5), ["  head.id: nothing -> bafy1", "  head.t: nothing -> 1"]);
+        assert_eq!(found(&changes, 2, 5), ["  head: nothing -> bafy1@1"]);
         assert_eq!(
             found(&changes, 5, 8),
             [
-                "  head.id: bafy1 -> bafy2",
-                "  head.t: 1 -> 2",
+                "  head: bafy1@1 -> bafy2@2",
                 "  status.payload.reason.code: nothing -> 7",
                 "  status.payload.state: ready -> error",
                 "  status.v: 1 -> 2",
@@ -238,10 +264,9 @@ mod tests {
         let changes = [updated, change(10, "config", "created", 1, json!({"a": 1})), large];
         let differences = found(&changes, 3, 11);
         assert!(
-            differences.contains(&"  head: (no longer in the feed, at 5) -> nothing".to_owned()),
+            differences.contains(&"  head: (no longer in the feed, at 5) -> bafy6@6".to_owned()),
             "{differences:?}"
         );
-        assert!(differences.contains(&"  head.t: nothing -> 6".to_owned()), "{differences:?}");
         assert!(
             differences.contains(&"  config: nothing -> (left out of the feed, at 3)".to_owned()),
             "{differences:?}"

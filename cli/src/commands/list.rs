@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     client::Request,
     failure::Failure,
-    lists::{self, Format, FormatArgs, columns_of},
+    lists::{self, Column, Format, FormatArgs, RECORDS, SUMMARIES},
     options::record_kind,
     output,
     progress::{Bar, Unit},
@@ -47,9 +47,9 @@ pub struct ListArgs {
     /// Only retracted (or, with =false, only live) records
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub retracted: Option<bool>,
-    /// Read whole records, with state, head and index, also for --json and other formats; tables show them anyway
-    #[arg(long)]
-    pub full: bool,
+    /// Read only kinds and dependencies: state, head, index and times take many more reads of a table
+    #[arg(long, conflicts_with = "count")]
+    pub summary: bool,
     /// The maximum number of records [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "all")]
     pub limit: Option<u64>,
@@ -149,8 +149,12 @@ fn last_of(records: &[Value], wanted_ones: u64, wanted: impl Fn(&Value) -> bool)
 
 pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failure> {
     let format = args.format.wanted(session.output)?;
-    let is_shown = format == Format::Table && !args.count;
-    let full = args.full || is_shown || matches!(args.sort, Some(SortArg::Updated | SortArg::State));
+    if args.summary && matches!(args.sort, Some(SortArg::Updated | SortArg::State)) {
+        let reason = "--summary reads neither states nor times, by which --sort could sort: leave one of them out";
+        return Err(Failure::Usage(reason.into()));
+    }
+    // What is printed is the same in every format.
+    let full = !args.summary && !args.count;
     let request = || {
         Request::get("records")
             .query("kind", args.kind)
@@ -181,7 +185,7 @@ pub(crate) async fn list(session: &Session, args: ListArgs) -> Result<(), Failur
         sort_by(&mut pages.items, sort)?;
         pages.items.truncate(args.limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX));
     }
-    show(format, pages)
+    show(format, if full { RECORDS } else { SUMMARIES }, pages)
 }
 
 /// Sorts by address, by state, or by time of the last write, newest first.
@@ -215,10 +219,10 @@ fn state(status: Option<&Status>) -> String {
 pub(crate) async fn snapshot(session: &Session, format: FormatArgs) -> Result<(), Failure> {
     let format = format.wanted(session.output)?;
     let pages = follow(session, Limit::default(), None, || Request::get("snapshot"), |_| true).await?;
-    show(format, pages)
+    show(format, RECORDS, pages)
 }
 
-fn show(format: Format, pages: Pages) -> Result<(), Failure> {
+fn show(format: Format, columns: &'static [Column], pages: Pages) -> Result<(), Failure> {
     let Pages { items, cursor, position } = pages;
     let document = || {
         let mut answer = json!({"records": items});
@@ -235,7 +239,7 @@ fn show(format: Format, pages: Pages) -> Result<(), Failure> {
         (records, None) => output::records(records),
         (records, Some(cursor)) => format!("{}\n… and more: --cursor {cursor}", output::records(records)),
     };
-    lists::print(format, columns_of(&items), &items, document, words)?;
+    lists::print(format, columns, &items, document, words)?;
     // Formats of one line per record have no place for the cursor.
     if let (Some(cursor), Format::Ndjson | Format::Csv) = (&cursor, format) {
         output::note(&format!("… and more: --cursor {cursor}"));

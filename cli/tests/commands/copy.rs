@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{answering, program, run, spawn, spawn_serve};
+use super::{ID, OTHER, answering, program, run, spawn, spawn_serve};
 
 /// A directory with records of both kinds, and one for copies of it.
 struct Places {
@@ -58,6 +58,9 @@ fn a_copy_is_the_same_and_can_be_repeated() {
     assert_eq!(run(&["--data", &places.path("copy")], "push head mydb OTHER 9").0, 0);
     let (code, stdout, _) = run(&[], &format!("copy {from} {to}"));
     assert!(code == 3 && stdout.contains("1 newer at the target, left") && stdout.contains("mydb:main"), "{stdout}");
+    // Both values as `reset` and `push` take them.
+    let (code, stdout, _) = run(&[], &format!("compare {from} {to}"));
+    assert!(code == 3 && stdout.contains(&format!("head: {ID}@5 and {OTHER}@9")), "{stdout}");
     let (code, stdout, _) = run(&[], &format!("compare {from} {to} --json"));
     let compared: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &compared["newer_there"]["records"][0]["differences"][0]["concern"]), (3, &"head".into()));

@@ -85,7 +85,7 @@ impl Doctor<'_> {
                 COMMIT_NOT_HEAD,
                 Severity::Error,
                 format!(
-                    "its head is {} at t {}, and Fluree's commit log has another commit there",
+                    "its head is {}@{}, and Fluree's commit log has another commit there",
                     id.unwrap_or_default(),
                     head.v
                 ),
