@@ -207,6 +207,15 @@ class Worker:
         return self.read()
 
 
+def insert(ledger, data):
+    """Commits, also if another process commits first: then Fluree reports a conflict, and has written nothing."""
+    for attempt, _ in enumerate(attempts("no commit succeeded")):
+        try:
+            return ledger.insert(data)
+        except fluree.ConflictError:
+            time.sleep(0.01 * min(attempt + 1, 10))
+
+
 def commit(task):
     """What a worker does: commits, with an index in between if it indexes, and reports each commit that was acknowledged."""
     place = Place.__new__(Place)
@@ -215,13 +224,7 @@ def commit(task):
     ledger = connection.ledger(task["ledger"])
     for n in range(task["commits"]):
         name = f"{task['name']}-{n}"
-        # Another process may commit first: then Fluree reports a conflict, and has written nothing.
-        for attempt, _ in enumerate(attempts("no commit succeeded")):
-            try:
-                ledger.insert(thing(name, n))
-                break
-            except fluree.ConflictError:
-                time.sleep(0.01 * min(attempt + 1, 10))
+        insert(ledger, thing(name, n))
         print(name, flush=True)
         if task["indexing"] and n % 5 == 4:
             ledger.index(timeout=LONG)
@@ -238,11 +241,7 @@ def commits_of_three_processes(place):
         workers = [Worker(place, "books", f"w{n}", COMMITS) for n in range(2)]
         acknowledged = {"first"}
         for n in range(COMMITS):
-            for _ in attempts("no commit succeeded"):
-                with contextlib.suppress(fluree.ConflictError):
-                    ledger.insert(thing(f"here-{n}", n))
-                    break
-                time.sleep(0.01)
+            insert(ledger, thing(f"here-{n}", n))
             acknowledged.add(f"here-{n}")
         for worker in workers:
             acknowledged.update(worker.read())
@@ -473,8 +472,41 @@ def drops(place):
     step("a drop")
 
 
+def open_connections(place):
+    """What docs/fluree.md says of a connection of Fluree's that stays open while others write, retract and purge its ledger."""
+    if place.kind != "directory":
+        # A connection keeps in memory what it has read, wherever that is from.
+        return
+    with place.connect(indexing=False) as connection:
+        ledger = connection.create("open")
+        ledger.insert(thing("first", 1))
+        assert len(rows(ledger)) == 1
+        Worker(place, "open", "elsewhere", 1).read()
+        assert place.show("open")["head"]["t"] == 2
+        assert (len(rows(ledger)), ledger.log(limit=1)[0].t) == (1, 2)
+        insert(ledger, thing("second", 2))
+        assert len(rows(ledger)) == 3
+
+        head = place.show("open")["head"]
+        assert head["t"] == 3, head
+        place.nameservice("retract", "open")
+        try:
+            ledger.insert(thing("after-retraction", 3))
+            raise AssertionError("Fluree writes to a retracted ledger")
+        except fluree.FlureeError as error:
+            assert error.status == 400, error
+        place.nameservice("restore", "open")
+        assert place.show("open")["head"] == head
+
+        place.nameservice("purge", "open", "--yes")
+        insert(ledger, thing("after-purge", 4))
+        assert place.show("open")["head"]["t"] == 1
+    step("a connection that stays open")
+
+
 SCENARIOS = [
     commits_of_three_processes, indexes_of_several_processes, branches, resets, retractions, lost_pointers, moved, foreign_ids, drops,
+    open_connections,
 ]
 
 

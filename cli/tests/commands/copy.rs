@@ -70,6 +70,24 @@ fn a_copy_is_the_same_and_can_be_repeated() {
 }
 
 #[test]
+fn a_rejected_id_names_the_option_that_copies_it_and_then_the_doctor_finds_nothing_to_do() {
+    let places = Places::new();
+    let (from, files) = (places.place("data"), format!("file://{}", places.path("files")));
+    let (code, stdout, stderr) = run(&[], &format!("copy {from} {files}"));
+    assert!(code == 3 && stdout.contains("3 rejected by the target"), "{stdout}{stderr}");
+    let named = stdout.lines().find(|line| line.contains("mydb:main: head.id")).unwrap();
+    assert!(named.contains("`--allow-foreign`"), "{stdout}{stderr}");
+    let (code, stdout, stderr) = run(&[], &format!("copy {from} {files} --allow-foreign"));
+    assert!(code == 0 && stdout.contains("3 copied, 1 already there"), "{stdout}{stderr}");
+    let (code, stdout, stderr) = run(&["--at", &files, "--json"], "doctor");
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &report["healthy"]), (0, &Value::Bool(true)), "{stdout}{stderr}");
+    let found = report["findings"].as_array().unwrap();
+    let all_are_notes = found.iter().all(|found| found["code"] == "id-foreign" && found["severity"] == "note");
+    assert!(found.len() == 3 && all_are_notes, "{stdout}");
+}
+
+#[test]
 fn a_dump_goes_through_a_file_and_through_a_pipe() {
     let places = Places::new();
     let (data, file) = (places.path("data"), places.path("all.jsonl"));

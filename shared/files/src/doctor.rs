@@ -220,13 +220,10 @@ impl Files {
                 record.address,
                 expected.describe()
             );
-            report.add(
-                "id-foreign",
-                Severity::Error,
-                address,
-                what,
-                "reset it to what Fluree has written: `nameservice reset`",
-            );
+            let mend = "no action needed, unless Fluree uses the ledger: then reset it to what Fluree has written, \
+                        `nameservice reset`";
+            // In files this service stores such an id only if an administrator allows it: nothing is left to do.
+            report.add("id-foreign", Severity::Note, address, what, mend);
         }
         if let Main::Ledger(main) = &stored.main
             && stored.former.is_none()

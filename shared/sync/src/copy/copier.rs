@@ -31,6 +31,8 @@ const ATTEMPTS: u32 = 8;
 const LOOKED_UP: usize = 500;
 /// A target that fails to take this many records, and has none of the source's, would take none at all.
 const MAX_REJECTED: u64 = 20;
+/// What to do about a record that Fluree could not use: [`CopyOptions::foreign`], by the name that the command line has for it.
+const TO_ALLOW: &str = "to copy it all the same, allow it: `--allow-foreign`";
 /// How many records of a dump may wait for others that come after them.
 const MAX_WAITING: usize = 500;
 
@@ -403,6 +405,9 @@ impl<'a> Copier<'a> {
             }
             error @ (BackendError::OutcomeUnknown { .. } | BackendError::Unavailable { .. }) => {
                 Err(SyncError::Target(error))
+            }
+            error @ (BackendError::NotFluree { .. } | BackendError::NotFlureeName { .. }) => {
+                Ok(Some(Outcome::Failed(format!("{}; {TO_ALLOW}", chain(&error)))))
             }
             error => Ok(Some(Outcome::Failed(chain(&error)))),
         }

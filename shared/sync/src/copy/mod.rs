@@ -21,7 +21,8 @@ pub struct CopyOptions {
     /// Set a head or an index back if the source was set back from exactly that value. A reset compares nothing, so no
     /// other writer may write the same records at the target.
     pub resets: bool,
-    /// Also write ids that Fluree's engine cannot read to a place that is shared with Fluree.
+    /// Also write ids that Fluree's engine cannot read, and names under which it would create no ledger, to a place that is shared
+    /// with Fluree.
     pub foreign: bool,
 }
 
@@ -40,7 +41,8 @@ impl CopyOptions {
         self
     }
 
-    /// Also writes ids that Fluree's engine cannot read to a place that is shared with Fluree.
+    /// Also writes ids that Fluree's engine cannot read, and names under which it would create no ledger, to a place that is shared
+    /// with Fluree.
     #[must_use]
     pub const fn foreign(mut self, foreign: bool) -> Self {
         self.foreign = foreign;
