@@ -167,7 +167,8 @@ impl Index {
             actions.push((verb.clone(), id.to_owned(), version, version + over, document));
         }
         // A delete has an external version, and requires no alias whatever the request says.
-        if !self.is_there() && !(requires_alias && actions.iter().any(|(.., document)| document.is_some())) {
+        let is_rejected = requires_alias && actions.iter().any(|(.., document)| document.is_some());
+        if !self.is_there() && !is_rejected {
             self.created = Some(("names".to_owned(), json!({ "aliases": {}, "mappings": {} })));
         }
         let mut items = Vec::new();
