@@ -4,7 +4,8 @@
     docs.py PROGRAM PAGE…     only runs the commands of these pages
 
 - Links lead to files and headings that exist; every page of docs/ is in its summary.
-- Commands run: each `sh` block of the README and of docs/ runs, in order, against a service of the page's own. What follows a block as
+- Commands run: each `sh` block of the README and of docs/ runs, in order, against a service of the page's own, and a page that continues
+  another (CONTINUED) runs once more after that one, against its service. What follows a block as
   `json` or `text` is what its last commands print, with `…` for anything. `<!-- exit: N -->` before a block is the exit
   code it ends with; `<!-- not run: why -->` keeps a block from running (in the pages of WHOLE, only one that is listed there).
   `<!-- file: NAME -->` before a block of any language saves it in the folder where the commands run. `<!-- needs: NAME -->` keeps a
@@ -46,6 +47,8 @@ WHOLE = {
             "nobody confirms the code in a browser: cli/tests/commands/production.rs runs it with a provider that does",
     },
 }
+# What a reader runs next, with the records of the page before in place. It is also read by itself.
+CONTINUED = {"README.md": "docs/quick-start.md"}
 OWN_PATH = re.compile(r"^(?:shared|functions|cli|infra|events|tests|docs|\.ci|\.cargo)/[\w./*-]*$")
 
 problems = []
@@ -342,52 +345,62 @@ def fits(shown, printed):
     return shown == printed
 
 
-def run_page(page, program):
-    blocks = [block for block in page.blocks if block.is_run and not block.file]
-    is_whole = str(page.path.relative_to(ROOT)) in WHOLE
+def run_page(page, program, pages):
+    """Runs a page, and the one that continues it, against one service. Returns how many blocks were run."""
     is_guide = page.path == ROOT / "README.md" or ROOT / "docs" in page.path.parents
-    if not blocks or not is_guide:
+    if not is_guide or not any(block.is_run and not block.file for block in page.blocks):
         return 0
+    name = str(page.path.relative_to(ROOT))
     with Service(program) as service:
+        run = run_blocks(page, service)
+        if name in CONTINUED:
+            run += run_blocks(pages[ROOT / CONTINUED[name]], service, f", after {name},")
+    return run
+
+
+def run_blocks(page, service, after=""):
+    is_whole = str(page.path.relative_to(ROOT)) in WHOLE
+    run = 0
+    previous, has_printed = None, False
+    for block in page.blocks:
+        where = f"the block in line {block.line}{after}"
+        if block.file:
+            pathlib.Path(service.folder.name, block.file).write_text(service.own(block.text) + "\n")
+            continue
+        if block.language == "sh":
+            has_printed = True
+        elif is_whole and not has_printed:
+            wrong(page.path, f"{where} does not follow what prints it")
+        if block.is_run:
+            run += 1
+            done = service.run(block.text)
+            previous = done.stdout
+            if done.returncode != block.exit:
+                wrong(page.path, f"{where} exits with {done.returncode}: {done.stdout}{done.stderr}")
+            elif '"status":5' in done.stdout.replace(" ", ""):
+                wrong(page.path, f"{where} is answered with a failure: {done.stdout}")
+            continue
+        if block.language == "sh":
+            # What it would print is not checked.
+            previous = None
+        if previous is None:
+            continue
+        if block.language == "json":
+            # The last document that was printed, since a block may make several requests.
+            decoder, at, document = json.JSONDecoder(), 0, None
+            text = previous.strip()
+            try:
+                while at < len(text):
+                    document, at = decoder.raw_decode(text, at)
+                    at += len(text[at:]) - len(text[at:].lstrip())
+            except ValueError:
+                wrong(page.path, f"{where} shows JSON, and this is printed: {text}")
+            if not fits(json.loads(block.text), document):
+                wrong(page.path, f"{where} is not what is printed: {json.dumps(document)}")
+        elif block.language == "text" and not fits("…" + block.text.strip(), previous.strip()):
+            wrong(page.path, f"{where} is not what is printed: {previous}")
         previous, has_printed = None, False
-        for block in page.blocks:
-            where = f"the block in line {block.line}"
-            if block.file:
-                pathlib.Path(service.folder.name, block.file).write_text(service.own(block.text) + "\n")
-                continue
-            if block.language == "sh":
-                has_printed = True
-            elif is_whole and not has_printed:
-                wrong(page.path, f"{where} does not follow what prints it")
-            if block.is_run:
-                done = service.run(block.text)
-                previous = done.stdout
-                if done.returncode != block.exit:
-                    wrong(page.path, f"{where} exits with {done.returncode}: {done.stdout}{done.stderr}")
-                elif '"status":5' in done.stdout.replace(" ", ""):
-                    wrong(page.path, f"{where} is answered with a failure: {done.stdout}")
-                continue
-            if block.language == "sh":
-                # What it would print is not checked.
-                previous = None
-            if previous is None:
-                continue
-            if block.language == "json":
-                # The last document that was printed, since a block may make several requests.
-                decoder, at, document = json.JSONDecoder(), 0, None
-                text = previous.strip()
-                try:
-                    while at < len(text):
-                        document, at = decoder.raw_decode(text, at)
-                        at += len(text[at:]) - len(text[at:].lstrip())
-                except ValueError:
-                    wrong(page.path, f"{where} shows JSON, and this is printed: {text}")
-                if not fits(json.loads(block.text), document):
-                    wrong(page.path, f"{where} is not what is printed: {json.dumps(document)}")
-            elif block.language == "text" and not fits("…" + block.text.strip(), previous.strip()):
-                wrong(page.path, f"{where} is not what is printed: {previous}")
-            previous, has_printed = None, False
-    return len(blocks)
+    return run
 
 
 def main():
@@ -399,14 +412,14 @@ def main():
     pages = {path: Page(path) for path in (ROOT / name for name in files.stdout.split()) if path.exists()}
     check_whole(pages)
     if only := [ROOT / name for name in sys.argv[2:]]:
-        return finish({path: run_page(pages[path], program) for path in only})
+        return finish({path: run_page(pages[path], program, pages) for path in only})
     check_links(pages)
     check_commands(pages, program)
     check_names(pages)
     check_rust(pages)
     with Service(program) as service:
         check_routes(pages, service.url)
-    finish({path: run_page(page, program) for path, page in pages.items()})
+    finish({path: run_page(page, program, pages) for path, page in pages.items()})
 
 
 def finish(run):
