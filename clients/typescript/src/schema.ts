@@ -311,9 +311,10 @@ export interface paths {
         };
         /**
          * Follow the change feed
-         * @description Server-sent events. Each `change` carries one change, with the change's position as its `id`; comments and blocks with
-         *     only an `id` show that the stream is alive, and which position it has reached. The stream ends after 14 minutes at the
-         *     latest (on Lambda after 90 seconds), or with its token; if it cannot continue, it ends with an `expired`
+         * @description Server-sent events. Each `change` carries one change, with the change's position as its `id`. A `position`
+         *     (`{"position": n}`, with the same `id`) shows that the stream is alive, and that its reader has seen everything up to
+         *     there: it comes first, after 15 seconds of silence, and last. Ignore events of other names. The stream ends after 14
+         *     minutes at the latest (on Lambda after 90 seconds), or with its token; if it cannot continue, it ends with an `expired`
          *     (`{"oldest": n}`: begin again with a snapshot) or an `error` (a problem). Reconnect with `Last-Event-ID`.
          */
         get: operations["change_stream"];
@@ -3172,7 +3173,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A stream of events, each with a change */
+            /** @description A stream of events; the data of a `change` */
             200: {
                 headers: {
                     /** @description The position of the change feed that the answer includes, if the service knows it without a further request */
