@@ -23,10 +23,12 @@ from nameservice_client import (
     NotYet,
     OutcomeUnknown,
     PositionExpired,
+    Snapshot,
     TransactionRejected,
     Unavailable,
     UnknownRecord,
 )
+from nameservice_client.selection import Selection
 
 
 def cid(n):
@@ -210,17 +212,41 @@ def test_a_read_whose_answers_are_lost_is_unavailable(names, address, three_atte
     assert len(lost.sent) == 3
 
 
-def test_writers_that_conflict_all_succeed_in_the_end(names, address):
+def test_writers_that_conflict_all_succeed_in_the_end_and_are_in_one_history(names, address):
+    commits = {}
+
     def write(n):
+        def decide(stored):
+            commit = cid(f"{n} {stored['id']}")
+            commits[commit] = (n, stored["id"])
+            return {"id": commit, "t": stored["t"] + 1}
+
         with Nameservice(names._url, **LONG) as own:
-            own.update_head(address, lambda stored: {"id": cid(n), "t": stored["t"] + 1}, attempts=50)
+            own.update_head(address, decide, attempts=50)
 
     writers = [threading.Thread(target=write, args=(n,)) for n in range(8)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert names.record_get(address)["head"]["t"] == 8
+    head = names.record_get(address)["head"]
+    assert head["t"] == 8
+    history, commit = [], head["id"]
+    while commit:
+        writer, commit = commits[commit]
+        history.append(writer)
+    assert sorted(history) == list(range(8))
+
+
+def test_a_commit_that_was_made_before_a_conflict_is_not_pushed_on_the_head_of_another_writer(names, address):
+    def decide(stored):
+        if stored == UNBORN:
+            names.head_push(address, {"expected": UNBORN, "new": head(1)})
+        return {"id": cid("mine"), "t": stored["t"] + 1}
+
+    with pytest.raises(ValueError, match="make a new commit"):
+        names.update_head(address, decide)
+    assert names.record_get(address)["head"] == head(1)
 
 
 def test_a_decision_not_to_push_leaves_the_head(names, address):
@@ -302,6 +328,45 @@ def test_a_snapshot_has_everything_and_where_to_continue(names, address):
     names.head_push(address, {"new": head(1)})
     changes = names.change_list(after=position, address=[address])["changes"]
     assert [change["concern"] for change in changes] == ["head"]
+
+
+def test_what_is_followed_begins_with_a_snapshot_of_what_the_filters_select(names):
+    name = f"python/{uuid.uuid4().hex}"
+    for address in ("a", "a:dev", "ab", "a[b]", "\U0001f600", "\U0001f601"):
+        names.ledger_create({"address": f"{name}/{address}"})
+    names.graph_source_publish(
+        f"{name}/search", {"source_type": "f:Bm25Index", "config": {}, "dependencies": [f"{name}/a:main"]}
+    )
+    everything = {"a:main", "a:dev", "ab:main", "a[b]:main", "\U0001f600:main", "\U0001f601:main", "search:main"}
+    for filters, expected in [
+        ({"address": [f"{name}/*"]}, everything),
+        ({"address": [f"{name}/a"]}, {"a:main"}),
+        ({"address": f"{name}/a:*"}, {"a:main", "a:dev"}),
+        ({"address": [f"{name}/a?:*"]}, {"ab:main"}),
+        ({"address": [f"{name}/?:*"]}, {"a:main", "a:dev", "\U0001f600:main", "\U0001f601:main"}),
+        ({"address": [f"{name}/a[b]"]}, {"a[b]:main"}),
+        ({"address": [f"{name}/a[b]*"]}, {"a[b]:main"}),
+        ({"address": [f"{name}/\U0001f600*", f"{name}/\U0001f601*"]}, {"\U0001f600:main", "\U0001f601:main"}),
+        ({"address": [f"{name}/*d*v", f"{name}/**b:*n"]}, {"a:dev", "ab:main"}),
+        ({"address": [f"{name}/a:*"], "prefix": f"{name}/a:d"}, {"a:dev"}),
+        ({"address": [f"{name}/a:*"], "prefix": f"{name}/ab"}, set()),
+        ({"prefix": f"{name}/a:"}, {"a:main", "a:dev"}),
+        ({"prefix": f"{name}/", "kind": "graph_source"}, {"search:main"}),
+        ({"prefix": f"{name}/", "source_type": "f:Bm25Index"}, {"search:main"}),
+        ({"prefix": f"{name}/", "source_type": "f:Other"}, set()),
+    ]:
+        first = next(names.follow(**filters))
+        assert isinstance(first, Snapshot)
+        assert {record["address"].removeprefix(f"{name}/") for record in first.records} == expected, filters
+        # The service selects the same changes.
+        changes = names.change_list(after=0, limit=1000, **filters)["changes"]
+        assert {change["address"].removeprefix(f"{name}/") for change in changes} == expected, filters
+
+
+def test_no_pattern_takes_long():
+    record = {"address": f"{'a' * 900}:main"}
+    for pattern in (f"{'*a' * 400}b*", f"*{'a' * 600}b*", f"{'*?a' * 300}b*"):
+        assert Selection([pattern]).of([record] * 20) == []
 
 
 def test_records_are_listed_over_pages(names, address):

@@ -29,7 +29,7 @@ export interface Snapshot {
   cursor: FeedPlace;
 }
 
-/** What `follow` yields: all records, or one change. */
+/** What `follow` yields: all records that are asked for, or one change. */
 export type Followed =
   | {
       kind: "snapshot";
@@ -165,7 +165,7 @@ async function* blocks({ send, place, timeout, silence }: Streams, filters: Reco
  */
 export async function* follow(
   streams: Streams,
-  snapshot: (prefix: string | undefined, signal: AbortSignal | undefined) => Promise<Snapshot>,
+  snapshot: () => Promise<Snapshot>,
   { after, ...options }: EventOptions,
 ): AsyncGenerator<Followed, void, undefined> {
   const { signal } = options;
@@ -174,7 +174,7 @@ export async function* follow(
     if (vain > 1) await sleep(backoff(vain), undefined, { signal }).catch(() => undefined);
     try {
       if (after === undefined) {
-        const { records, cursor } = await snapshot(options.prefix ?? undefined, signal);
+        const { records, cursor } = await snapshot();
         after = cursor;
         yield { kind: "snapshot", records, cursor, reason };
       }

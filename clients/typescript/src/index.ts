@@ -4,7 +4,8 @@
  * ```ts
  * const names = new Nameservice();
  * await names.api.POST("/v1/ledgers", { body: { address: "mydb" } });
- * await names.updateHead("mydb", (head) => ({ id: commit, t: head.t + 1 }));
+ * // Called again after a conflict: the commit is made anew on the head that is stored then.
+ * await names.updateHead("mydb", async (head) => ({ id: await commitOn(head.id), t: head.t + 1 }));
  * for await (const change of names.events({ after: 0, address: ["mydb:*"] })) console.log(change.position, change.concern);
  * ```
  */
@@ -15,6 +16,7 @@ import { changes, follow, type Change, type EventOptions, type FeedPlace, type F
 import { stringify } from "./json.js";
 import { Lease, type LeaseOptions } from "./lease.js";
 import type { components, paths } from "./schema.js";
+import { selectionOf, type RecordFilters } from "./selection.js";
 import { placeOf, repeating } from "./transport.js";
 
 export * from "./errors.js";
@@ -22,6 +24,7 @@ export type { Change, EventOptions, FeedPlace, Followed, Snapshot } from "./even
 export { JsonNumber, parse, stringify } from "./json.js";
 export { Lease, type LeaseOptions } from "./lease.js";
 export type { components, operations, paths } from "./schema.js";
+export type { RecordFilters } from "./selection.js";
 
 type Schemas = components["schemas"];
 export type Head = Schemas["Head"];
@@ -48,6 +51,9 @@ export interface NameserviceOptions {
   /** Sends a request, instead of the global `fetch`. */
   fetch?: (request: Request) => Promise<Response>;
 }
+
+/** The filters of a snapshot beside its prefix, and what ends the reading. */
+export type SnapshotOptions = Omit<RecordFilters, "prefix"> & { signal?: AbortSignal | undefined };
 
 /**
  * A service at a URL.
@@ -84,8 +90,10 @@ export class Nameservice {
 
   /**
    * Moves a head by compare-and-set, deciding again after each conflict. `decide` gets the stored head (`{ id: null, t: 0 }` where
-   * there is no commit yet) and returns the new one, or null to leave it. Returns the head that is stored then. Throws `Conflict`
-   * after so many attempts.
+   * there is no commit yet) and returns the new one, or null to leave it. It is called again after a conflict, with the head that
+   * another writer has stored meanwhile, and has to make the commit anew, on that head: one made before leaves the other writer's out
+   * of the history. The same commit again is a `TypeError`. Returns the head that is stored then. Throws `Conflict` after so many
+   * attempts.
    */
   async updateHead(
     address: string,
@@ -95,15 +103,22 @@ export class Nameservice {
     let { head } = await this.record(address);
     if (!head) throw new NameserviceError(404, { type: "/wrong-kind", detail: `${address} has no head: it is no ledger` });
     const attempts = options.attempts ?? 10;
+    let [overtaken, commit]: [Head, string | null | undefined] = [head, null];
     for (let attempt = 1; ; attempt++) {
       const next = await decide(head);
       if (next === null) return head;
+      // Before, it was decided on another head.
+      if (commit && next.id === commit && head.id !== overtaken.id) {
+        const made = `commit ${commit} was made before another writer moved the head of ${address} to ${head.id}, which it does not follow`;
+        throw new TypeError(`nothing was pushed: ${made}; make a new commit on the head that is passed`);
+      }
+      commit = next.id;
       const body = { expected: head, new: next, ...(options.lease ? { lease: options.lease } : {}) };
       try {
         return given(await this.api.PUT("/v1/heads/{address}", { params: { path: { address } }, body })).value;
       } catch (error) {
         if (!(error instanceof Conflict) || attempt >= attempts || error.actual === null) throw error;
-        head = error.actual as Head;
+        [overtaken, head] = [head, error.actual as Head];
       }
     }
   }
@@ -147,16 +162,21 @@ export class Nameservice {
     }
   }
 
-  /** Returns all records, and the place in the feed from which to follow what happens to them. */
-  async snapshot(prefix?: string, options: { signal?: AbortSignal | undefined } = {}): Promise<Snapshot> {
+  /**
+   * Returns all records, and the place in the feed from which to follow what happens to them. `prefix` and the filters in `options`
+   * are those of `events`.
+   */
+  async snapshot(prefix?: string, options: SnapshotOptions = {}): Promise<Snapshot> {
+    const { signal, ...filters } = options;
+    const selection = selectionOf({ ...filters, prefix });
     const records: Schemas["Record"][] = [];
     let cursor: string | undefined;
     let first: Schemas["SnapshotPage"] | undefined;
     do {
-      const query = { ...(prefix ? { prefix } : {}), ...(cursor ? { cursor } : {}) };
-      const page: Schemas["SnapshotPage"] = given(await this.api.GET("/v1/snapshot", { params: { query }, ...options }));
+      const query = { ...(selection.prefix ? { prefix: selection.prefix } : {}), ...(cursor ? { cursor } : {}) };
+      const page: Schemas["SnapshotPage"] = given(await this.api.GET("/v1/snapshot", { params: { query }, signal }));
       first ??= page;
-      records.push(...page.records);
+      records.push(...page.records.filter(selection.has));
       cursor = page.cursor ?? undefined;
     } while (cursor);
     return { records, position: first.position, cursor: placeAfter(first) };
@@ -174,12 +194,13 @@ export class Nameservice {
 
   /**
    * Yields a snapshot of all records, and then what happens to them, as `events` does. With `after`, a `cursor` of before, it continues
-   * there without a snapshot. If the feed does not continue there, because it no longer holds what follows, or is another one, such as
-   * that of a restored backup, another snapshot comes, with the `reason`: forget what it does not name. `prefix` is that of the records
-   * and of the changes; the other filters are of the changes alone.
+   * there without a snapshot: keep that of each event once it is handled. If the feed does not continue there, because it no longer
+   * holds what follows, or is another one, such as that of a restored backup, another snapshot comes, with the `reason`: forget what it
+   * does not name. All filters but `concern`, which is of the changes alone, select the records of a snapshot, too.
    */
   follow(options: EventOptions = {}): AsyncGenerator<Followed, void, undefined> {
-    return follow(this.#streams, (prefix, signal) => this.snapshot(prefix, { signal }), options);
+    const { address, prefix, kind, source_type, signal } = options;
+    return follow(this.#streams, () => this.snapshot(prefix, { address, kind, source_type, signal }), options);
   }
 }
 

@@ -1,6 +1,6 @@
 /** The client against a running service: NAMESERVICE_URL. */
 import assert from "node:assert/strict";
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { test } from "node:test";
 import {
@@ -21,28 +21,18 @@ import {
   parse,
   stringify,
   type Change,
+  type Followed,
   type Head,
   type Lease,
+  type RecordFilters,
+  type components,
 } from "../src/index.js";
-import { LONG, refreshImmediately, threeAttempts, timeout } from "./support.js";
+import { selectionOf } from "../src/selection.js";
+import { LONG, cid, refreshImmediately, threeAttempts, timeout } from "./support.js";
 
 const URL = process.env["NAMESERVICE_URL"]!;
 const names = new Nameservice({ url: URL, ...LONG });
 const UNBORN = { id: null, t: 0 };
-
-function cid(n: number): string {
-  const digest = createHash("sha256").update(String(n)).digest();
-  let text = "b";
-  let bits = 0;
-  let value = 0;
-  for (const byte of Buffer.concat([Buffer.from([1, 0x55, 0x12, 0x20]), digest])) {
-    value = (value << 8) | byte;
-    bits += 8;
-    for (; bits >= 5; bits -= 5) text += "abcdefghijklmnopqrstuvwxyz234567"[(value >>> (bits - 5)) & 31];
-    value &= (1 << bits) - 1;
-  }
-  return bits ? text + "abcdefghijklmnopqrstuvwxyz234567"[(value << (5 - bits)) & 31] : text;
-}
 
 const head = (n: number) => ({ id: cid(n), t: n });
 
@@ -181,11 +171,40 @@ test("a read whose answers are lost is unavailable", async (context) => {
   assert.equal(sent.length, 3);
 });
 
-test("writers that conflict all succeed in the end", async () => {
+test("writers that conflict all succeed in the end and are in one history", async () => {
   const address = await ledger();
-  const write = (n: number) => names.updateHead(address, (stored) => ({ id: cid(n), t: stored.t + 1 }), { attempts: 50 });
+  const commits = new Map<string, { writer: number; parent: string | null }>();
+  const write = (writer: number) =>
+    names.updateHead(
+      address,
+      (stored) => {
+        const parent = stored.id ?? null;
+        const id = cid(`${writer} ${parent}`);
+        commits.set(id, { writer, parent });
+        return { id, t: stored.t + 1 };
+      },
+      { attempts: 50 },
+    );
   await Promise.all(Array.from({ length: 8 }, (_, n) => write(n)));
-  assert.equal((await names.record(address)).head?.t, 8);
+  const stored = (await names.record(address)).head!;
+  assert.equal(stored.t, 8);
+  const history: number[] = [];
+  for (let id = stored.id; id; ) {
+    const { writer, parent }: { writer: number; parent: string | null } = commits.get(id)!;
+    history.push(writer);
+    id = parent;
+  }
+  assert.deepEqual(history.sort(), [0, 1, 2, 3, 4, 5, 6, 7]);
+});
+
+test("a commit that was made before a conflict is not pushed on the head of another writer", async () => {
+  const address = await ledger();
+  const decide = async (stored: Head) => {
+    if (!stored.id) await pushHead(names, address, UNBORN, 1);
+    return { id: cid("mine"), t: stored.t + 1 };
+  };
+  await assert.rejects(names.updateHead(address, decide), (error) => error instanceof TypeError && /make a new commit/.test(error.message));
+  assert.deepEqual((await names.record(address)).head, head(1));
 });
 
 test("a decision not to push leaves the head", async () => {
@@ -256,6 +275,50 @@ test("a snapshot has everything and where to continue", async () => {
   await pushHead(names, address, UNBORN, 1);
   const { data } = await names.api.GET("/v1/changes", { params: { query: { after: position, address: [address] } } });
   assert.deepEqual(data?.changes.map((change) => change.concern), ["head"]);
+});
+
+test("what is followed begins with a snapshot of what the filters select", async () => {
+  const name = `typescript/${randomUUID()}`;
+  for (const address of ["a", "a:dev", "ab", "a[b]", "\u{1f600}", "\u{1f601}"]) {
+    await names.api.POST("/v1/ledgers", { body: { address: `${name}/${address}` } });
+  }
+  const body = { source_type: "f:Bm25Index", config: {}, dependencies: [`${name}/a:main`] };
+  await names.api.PUT("/v1/graph-sources/{address}", { params: { path: { address: `${name}/search` } }, body });
+  const faces = ["\u{1f600}:main", "\u{1f601}:main"];
+  const cases: [RecordFilters, string[]][] = [
+    [{ address: [`${name}/*`] }, ["a:dev", "a:main", "a[b]:main", "ab:main", "search:main", ...faces]],
+    [{ address: [`${name}/a`] }, ["a:main"]],
+    [{ address: [`${name}/a:*`] }, ["a:dev", "a:main"]],
+    [{ address: [`${name}/a?:*`] }, ["ab:main"]],
+    [{ address: [`${name}/?:*`] }, ["a:dev", "a:main", ...faces]],
+    [{ address: [`${name}/a[b]`] }, ["a[b]:main"]],
+    [{ address: [`${name}/a[b]*`] }, ["a[b]:main"]],
+    [{ address: [`${name}/\u{1f600}*`, `${name}/\u{1f601}*`] }, faces],
+    [{ address: [`${name}/*d*v`, `${name}/**b:*n`] }, ["a:dev", "ab:main"]],
+    [{ address: [`${name}/a:*`], prefix: `${name}/a:d` }, ["a:dev"]],
+    [{ address: [`${name}/a:*`], prefix: `${name}/ab` }, []],
+    [{ prefix: `${name}/a:` }, ["a:dev", "a:main"]],
+    [{ prefix: `${name}/`, kind: "graph_source" }, ["search:main"]],
+    [{ prefix: `${name}/`, source_type: "f:Bm25Index" }, ["search:main"]],
+    [{ prefix: `${name}/`, source_type: "f:Other" }, []],
+  ];
+  for (const [filters, expected] of cases) {
+    const found = (of: { address: string }[]) => [...new Set(of.map((one) => one.address.slice(name.length + 1)))].sort();
+    const first = (await names.follow(filters).next()).value as Followed;
+    assert(first.kind === "snapshot");
+    assert.deepEqual(found(first.records), expected, JSON.stringify(filters));
+    // The service selects the same changes.
+    const { data } = await names.api.GET("/v1/changes", { params: { query: { ...filters, after: 0, limit: 1000 } } });
+    assert.deepEqual(found(data!.changes), expected, JSON.stringify(filters));
+  }
+});
+
+test("no pattern takes long", { timeout }, () => {
+  const record = { address: `${"a".repeat(900)}:main` } as components["schemas"]["Record"];
+  for (const pattern of [`${"*a".repeat(400)}b*`, `*${"a".repeat(600)}b*`, `${"*?a".repeat(300)}b*`]) {
+    const selection = selectionOf({ address: [pattern] });
+    for (let n = 0; n < 20; n++) assert(!selection.has(record));
+  }
 });
 
 test("a lease is held while the work runs and released after it", async () => {

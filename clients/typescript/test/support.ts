@@ -1,4 +1,5 @@
 /** What the tests have in common. */
+import { createHash } from "node:crypto";
 import type { TestContext } from "node:test";
 import type { NameserviceOptions } from "../src/index.js";
 
@@ -6,6 +7,21 @@ import type { NameserviceOptions } from "../src/index.js";
 export const LONG = { timeout: 60, deadline: 120 };
 /** Milliseconds: a test that hangs fails under its name. */
 export const timeout = 300_000;
+
+/** Returns the content id of a text, or of a number as a text. */
+export function cid(content: string | number): string {
+  const digest = createHash("sha256").update(String(content)).digest();
+  let text = "b";
+  let bits = 0;
+  let value = 0;
+  for (const byte of Buffer.concat([Buffer.from([1, 0x55, 0x12, 0x20]), digest])) {
+    value = (value << 8) | byte;
+    bits += 8;
+    for (; bits >= 5; bits -= 5) text += "abcdefghijklmnopqrstuvwxyz234567"[(value >>> (bits - 5)) & 31];
+    value &= (1 << bits) - 1;
+  }
+  return bits ? text + "abcdefghijklmnopqrstuvwxyz234567"[(value << (5 - bits)) & 31] : text;
+}
 
 /** Options for three attempts: each takes a third of the call's deadline by the client's clock, which nothing else moves. */
 export function threeAttempts(context: TestContext, send: (request: Request) => Promise<Response> = fetch): NameserviceOptions {

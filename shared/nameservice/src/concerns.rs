@@ -47,16 +47,17 @@ const MIN_DELAY: Duration = Duration::from_millis(20);
 /// # async fn main() -> Result<(), nameservice::Error> {
 /// # let commit: nameservice::ContentId = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi".parse()?;
 /// # let ns = nameservice::connect("memory:").await?;
-/// use nameservice::{Address, Call, CasResult, ConcernKind, ConcernPublisher, NewHead, push_with_retry};
+/// use nameservice::{Address, Call, CasResult, ConcernKind, ConcernPublisher, NewHead, NewIndex, push_with_retry};
 ///
 /// let (publisher, mydb): (_, Address) = (ns.backend(), "mydb".parse()?);
 /// publisher.push_concern(&Call::fresh(), &mydb, None, &NewHead::new(commit.clone(), 1)?.into()).await?.updated()?;
 /// let head = publisher.get_concern(&mydb, ConcernKind::Head).await?;
 /// assert_eq!(head.map(|head| head.v()), Some(1));
-/// push_with_retry(&**publisher, &mydb, &NewHead::new(commit.clone(), 2)?.into(), 5).await?.updated()?;
+/// # let root = commit.clone();
+/// push_with_retry(&**publisher, &mydb, &NewIndex::new(root, 1)?.into(), 5).await?.updated()?;
 /// // A plain compare-and-set has two results.
-/// let pushed = ns.head("mydb")?.push(commit, 3).expect_unborn().await?;
-/// assert!(matches!(CasResult::from(pushed), CasResult::Conflict { actual: Some(head) } if head.t() == 2));
+/// let pushed = ns.head("mydb")?.push(commit, 2).expect_unborn().await?;
+/// assert!(matches!(CasResult::from(pushed), CasResult::Conflict { actual: Some(head) } if head.t() == 1));
 /// # Ok(()) }
 /// ```
 #[async_trait]
@@ -114,6 +115,10 @@ impl<T: RefPublisher + StatusPublisher + ConfigPublisher + ?Sized> ConcernPublis
 /// Pushes a concern as a fast-forward: reads the current value, pushes with it as the expected value, and retries with
 /// the value that a conflict returns for as long as the new value is newer than that. At most `max_retries` pushes are
 /// sent, with growing pauses between them.
+///
+/// It is for values that do not depend on what is stored, such as an index, or a head that is copied with its history. Not
+/// for a new commit: after a conflict it would be pushed on a head that it does not follow, and what the other writer has
+/// committed would be in no history. Push that with [`expect`](crate::PushHead::expect), and make it anew after a conflict.
 ///
 /// - A conflict with a value that is as new or newer is not retried: it is returned immediately.
 /// - Out of retries, the outcome is a conflict with the current value.

@@ -4,7 +4,8 @@ from nameservice_client import Nameservice
 
 with Nameservice() as names:
     names.ledger_create({"address": "mydb"})
-    names.update_head("mydb", lambda head: {"id": commit, "t": head["t"] + 1})
+    # Called again after a conflict: the commit is made anew on the head that is stored then.
+    names.update_head("mydb", lambda head: {"id": commit_on(head["id"]), "t": head["t"] + 1})
     for change in names.events(after=0, address=["mydb:*"]):
         print(change["position"], change["concern"], change["watermark"])
 """

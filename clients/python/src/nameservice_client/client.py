@@ -16,6 +16,7 @@ from .errors import Conflict, NameserviceError
 from .feed import Followed, Place, Snapshot, Streams
 from .lease import Lease
 from .operations import Operations
+from .selection import Selection
 from .transport import Transport, client_of, place_of
 
 Concern = Literal["meta", "head", "index", "status", "config"]
@@ -80,16 +81,26 @@ class Nameservice(Operations):
         """Moves a head by compare-and-set, deciding again after each conflict.
 
         `decide` gets the stored head (`{"id": None, "t": 0}` if there is no commit yet) and returns the new one, or None
-        to leave it. Returns the head that is stored then. Raises `Conflict` after so many attempts.
+        to leave it. It is called again after a conflict, with the head that another writer has stored meanwhile, and has to
+        make the commit anew, on that head: one made before leaves the other writer's out of the history. The same commit
+        again is a `ValueError`. Returns the head that is stored then. Raises `Conflict` after so many attempts.
         """
         record = self.record_get(address, concerns=["head"])
         head = record.get("head") if record else None
         if head is None:
             raise NameserviceError(404, {"type": "/wrong-kind", "detail": f"{address} has no head: it is no ledger"})
+        overtaken, commit = head, None
         for attempt in range(attempts):
             new = decide(head)
             if new is None:
                 return head
+            # Before, it was decided on another head.
+            if commit is not None and new.get("id") == commit and head["id"] != overtaken["id"]:
+                raise ValueError(
+                    f"nothing was pushed: commit {commit} was made before another writer moved the head of {address} to "
+                    f"{head['id']}, which it does not follow; make a new commit on the head that is passed"
+                )
+            commit = new.get("id")
             body: models.HeadPush = {"expected": cast(models.HeadValue, head), "new": new}
             if lease is not None:
                 body["lease"] = lease
@@ -98,7 +109,7 @@ class Nameservice(Operations):
             except Conflict as conflict:
                 if attempt + 1 == attempts or conflict.actual is None:
                     raise
-                head = cast(models.Head, conflict.actual)
+                overtaken, head = head, cast(models.Head, conflict.actual)
         raise ValueError("at least one attempt is required")
 
     # --- leases ---
@@ -124,16 +135,24 @@ class Nameservice(Operations):
 
     # --- reading everything, and following changes ---
 
-    def snapshot(self, *, prefix: str | None = None) -> tuple[list[models.Record], Place]:
+    def snapshot(
+        self,
+        *,
+        address: Sequence[str] = (),
+        prefix: str | None = None,
+        kind: Kind | None = None,
+        source_type: str | None = None,
+    ) -> tuple[list[models.Record], Place]:
         """Returns all records, and the place in the feed from which to follow what happens to them.
 
-        The place is a cursor, or the position, if the service sends no cursors.
+        The filters are those of `events`. The place is a cursor, or the position, if the service sends no cursors.
         """
-        page = self.snapshot_get(prefix=prefix)
-        records, place = list(page["records"]), _place_after(page)
+        selection = Selection(address, prefix, kind, source_type)
+        page = self.snapshot_get(prefix=selection.requested)
+        records, place = selection.of(page["records"]), _place_after(page)
         while cursor := page.get("cursor"):
-            page = self.snapshot_get(prefix=prefix, cursor=cursor)
-            records += page["records"]
+            page = self.snapshot_get(prefix=selection.requested, cursor=cursor)
+            records += selection.of(page["records"])
         return records, place
 
     def records(self, **filters: Any) -> Iterator[models.Listed]:
@@ -179,13 +198,17 @@ class Nameservice(Operations):
     ) -> Iterator[Snapshot | Followed]:
         """Yields a `Snapshot` of all records, and then what happens to them, as `events` does, each as a `Followed`.
 
-        after: the `cursor` of before, from which to continue without a snapshot. If the feed does not continue there, because
-        it no longer holds what follows, or is another one, such as that of a restored backup, another `Snapshot` comes,
-        with the `reason`: forget what it does not name. `prefix` is that of the records and of the changes; the other
-        filters are of the changes alone.
+        after: the `cursor` of before, from which to continue without a snapshot. Keep that of each event once it is handled.
+        If the feed does not continue there, because it no longer holds what follows, or is another one, such as that of a
+        restored backup, another `Snapshot` comes, with the `reason`: forget what it does not name. All filters but
+        `concern`, which is of the changes alone, select the records of a snapshot, too.
         """
         filters = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
-        return self._streams.follow(lambda: self.snapshot(prefix=prefix), after, filters)
+
+        def snapshot() -> tuple[list[models.Record], Place]:
+            return self.snapshot(address=address, prefix=prefix, kind=kind, source_type=source_type)
+
+        return self._streams.follow(snapshot, after, filters)
 
     # --- requests ---
 

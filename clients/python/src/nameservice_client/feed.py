@@ -22,7 +22,7 @@ PLACE = re.compile(r"(?:[0-9a-f]{16}:)?[0-9]+")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All records, from `follow`. What they do not name is gone."""
+    """All records that are asked for, from `follow`. What they do not name is gone."""
 
     records: list[models.Record]
     # Where to continue.
