@@ -123,6 +123,11 @@ pub enum Created {
     Exists,
 }
 
+/// Whether an answer is an error of this type. The type may come after the name of the index, which may be long, several times.
+fn is_of_type(exception: &str, answer: &[u8]) -> bool {
+    String::from_utf8_lossy(answer).contains(exception)
+}
+
 #[derive(Deserialize)]
 struct BulkAnswer {
     items: Vec<BTreeMap<String, BulkItem>>,
@@ -206,10 +211,12 @@ impl OpenSearch {
     }
 
     fn answered(&self, status: StatusCode, bytes: &[u8]) -> RequestError {
-        let reason: String = String::from_utf8_lossy(bytes).chars().take(MAX_REASON_CHARS).collect();
-        match status == StatusCode::NOT_FOUND && reason.contains("index_not_found_exception") {
+        match status == StatusCode::NOT_FOUND && is_of_type("index_not_found_exception", bytes) {
             true => RequestError::Missing(self.index.clone()),
-            false => RequestError::Answered { status: status.as_u16(), reason },
+            false => {
+                let reason = String::from_utf8_lossy(bytes).chars().take(MAX_REASON_CHARS).collect();
+                RequestError::Answered { status: status.as_u16(), reason }
+            }
         }
     }
 
@@ -222,19 +229,20 @@ impl OpenSearch {
         let alias = &self.index;
         let mut index = mapping();
         index["aliases"] = json!({ alias: {} });
-        match self.json(Method::PUT, FIRST, &index).await {
-            Ok(_) => Ok(Created::Created),
-            // Another has created it meanwhile, unless the alias is still missing.
-            Err(RequestError::Answered { reason, .. }) if reason.contains("resource_already_exists_exception") => {
-                match self.exists().await? {
-                    true => Ok(Created::Exists),
-                    false => Err(RequestError::Different {
-                        index: format!("{alias}{FIRST}"),
-                        differences: vec![format!("it exists without the alias `{alias}`")],
-                    }),
-                }
-            }
-            Err(error) => Err(error),
+        let (status, bytes) = self.send(Method::PUT, FIRST, "application/json", index.to_string().into_bytes()).await?;
+        if status.is_success() {
+            return Ok(Created::Created);
+        }
+        if !is_of_type("resource_already_exists_exception", &bytes) {
+            return Err(self.answered(status, &bytes));
+        }
+        // Another has created it meanwhile, unless the alias is still missing.
+        match self.exists().await? {
+            true => Ok(Created::Exists),
+            false => Err(RequestError::Different {
+                index: format!("{alias}{FIRST}"),
+                differences: vec![format!("it exists without the alias `{alias}`")],
+            }),
         }
     }
 
