@@ -554,7 +554,7 @@ def passes_events(service, site, proxy):
         prompt = 0
         for _ in range(10):
             t += 1
-            service.command(site, "push", "head", "mydb", COMMIT, str(t))
+            service.command(site, "push", "head", "mydb", COMMIT, str(t), "--monotonic")
             # Before the next sign of life, which might push it out: that comes after fifteen seconds.
             prompt += within(10, lambda: shows(f'"t":{t}') or shows(f'"t": {t}'))
             if prompt == 3:

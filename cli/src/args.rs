@@ -319,12 +319,27 @@ mod tests {
 
     #[test]
     fn every_form_of_a_push_is_read() {
-        for expectation in ["", &format!("--expect {ID}@1"), "--expect unborn", "--expect-none", "--expect-unborn"] {
+        let value = format!("--expect {ID}@1");
+        for expectation in ["--monotonic", &value, "--expect unborn", "--expect-none", "--expect-unborn"] {
             parse(&format!("push head mydb {ID} 2 {expectation}")).unwrap();
             parse(&format!("push index mydb {ID} 2 {expectation}")).unwrap();
         }
         parse(&format!("push index mydb {ID} 2 --allow-equal")).unwrap();
         parse(&format!("push index mydb {ID} 2 --expect {ID}@1 --expect-rev 3")).unwrap();
+    }
+
+    #[test]
+    fn a_push_that_does_not_say_what_it_may_replace_is_rejected_and_names_both_ways() {
+        let lease = "--lease-name index_lock --lease-holder one --lease-token 1";
+        for concern in ["head", "index"] {
+            for options in ["", lease] {
+                let error = parse(&format!("push {concern} mydb {ID} 2 {options}")).map(|_| ()).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::MissingRequiredArgument, "{concern} {options}");
+                assert_eq!(error.exit_code(), 2, "{concern} {options}");
+                let message = error.to_string();
+                assert!(message.contains("--expect <ID@T>") && message.contains("--monotonic"), "{message}");
+            }
+        }
     }
 
     #[test]
@@ -339,7 +354,10 @@ mod tests {
     fn contradictions_and_bad_words_are_rejected_before_anything_is_sent() {
         for (line, kind) in [
             (format!("push head mydb {ID} 2 --expect-none --expect-unborn"), ErrorKind::ArgumentConflict),
+            (format!("push head mydb {ID} 2 --monotonic --expect {ID}@1"), ErrorKind::ArgumentConflict),
             (format!("push index mydb {ID} 2 --expect-none --allow-equal"), ErrorKind::ArgumentConflict),
+            (format!("push index mydb {ID} 2 --monotonic --allow-equal"), ErrorKind::ArgumentConflict),
+            (format!("push index mydb {ID} 2 --monotonic --expect-rev 3"), ErrorKind::ArgumentConflict),
             (format!("create mydb --head {ID} --source-type f:Bm25Index"), ErrorKind::ArgumentConflict),
             (format!("push index mydb {ID} 2 --expect-rev 3"), ErrorKind::MissingRequiredArgument),
             ("create mydb --depends-on a".into(), ErrorKind::MissingRequiredArgument),

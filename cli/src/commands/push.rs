@@ -67,14 +67,15 @@ pub struct PushIndexArgs {
     /// The indexes of named graphs, {"graph": {"id": …, "t": …}, …}: a JSON object, @FILE, or - for stdin
     #[arg(long, value_name = "JSON")]
     pub graphs: Option<String>,
-    /// Also replace an index at the same t
-    #[arg(long, conflicts_with = "expectation")]
-    pub allow_equal: bool,
     /// The value that must be stored now.
     #[command(flatten)]
     pub expect: ExpectArgs,
+    /// Replace any older index, and one at the same t
+    #[arg(long, group = "expectation")]
+    pub allow_equal: bool,
     /// The rev of the expected value; not compared, but a repeated push is answered from it
-    #[arg(long, value_name = "N", requires = "expect")]
+    // clap does not require an argument that conflicts with a present one, as the expected value does with these.
+    #[arg(long, value_name = "N", requires = "expect", conflicts_with_all = ["expect_none", "monotonic", "allow_equal"])]
     pub expect_rev: Option<i64>,
     /// The lease that it is made under.
     #[command(flatten)]
@@ -87,11 +88,11 @@ pub struct PushIndexArgs {
     pub key: KeyArgs,
 }
 
-/// The value that a push expects.
+/// The value that a push expects. One of them is required: a push says what it may replace.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("expectation").multiple(false))]
+#[command(group = ArgGroup::new("expectation").required(true).multiple(false))]
 pub struct ExpectArgs {
-    /// The expected value
+    /// The expected value (compare-and-set)
     #[arg(long, value_name = "ID@T", group = "expectation", value_parser = RefValue::parse)]
     pub expect: Option<RefValue>,
     /// Expect no record: the push creates a ledger
@@ -100,6 +101,9 @@ pub struct ExpectArgs {
     /// Expect the record without data
     #[arg(long, group = "expectation")]
     pub expect_unborn: bool,
+    /// Replace whatever is stored, if it is older
+    #[arg(long, group = "expectation")]
+    pub monotonic: bool,
 }
 
 pub(crate) async fn run(session: &Session, command: PushCommand) -> Result<(), Failure> {
@@ -189,7 +193,8 @@ mod tests {
     #[test]
     fn an_expectation_is_left_out_null_unborn_or_a_value() {
         let body = |expect: Option<RefValue>, expect_none, expect_unborn| {
-            let expected = expected(ExpectArgs { expect, expect_none, expect_unborn });
+            let monotonic = expect.is_none() && !expect_none && !expect_unborn;
+            let expected = expected(ExpectArgs { expect, expect_none, expect_unborn, monotonic });
             let new = HeadValue { id: None, t: 1 };
             let mut body = json!(HeadPush { expected, new, lease: None });
             body.as_object_mut().unwrap().remove("new");

@@ -52,7 +52,7 @@ fn an_archive_continues_where_it_ended_and_is_read_as_the_feed_is() {
     let (code, stdout, stderr) = run(&target, &format!("archive {archive}"));
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("archived in 1 object"), "{stdout}");
-    assert_eq!(run(&target, "push head mydb ID 1").0, 0);
+    assert_eq!(run(&target, "push head mydb ID 1 --monotonic").0, 0);
     let (_, stdout, _) = run(&target, &format!("archive {archive} --json"));
     let progress: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((&progress["changes"], &progress["objects"], &progress["lost"]), (&1.into(), &1.into(), &0.into()));
@@ -85,7 +85,7 @@ async fn changes_and_histories_continue_in_the_archive() {
     let (data, archive) = (ground.data.clone(), ground.archive.clone());
     tokio::task::spawn_blocking(move || {
         let target = ["--data", data.as_str()];
-        assert_eq!(run(&target, "push head mydb OTHER 4").0, 0);
+        assert_eq!(run(&target, "push head mydb OTHER 4 --monotonic").0, 0);
         let (_, recent, _) = run(&target, "changes --json");
         assert_eq!(positions(&recent).len(), 1, "the feed alone has forgotten the rest");
         let (code, whole, stderr) = run(&target, &format!("changes --json --archive {archive}"));
@@ -111,7 +111,7 @@ async fn a_service_with_an_archive_and_a_reader_with_one_have_every_change() {
         let data = Path::new(&ground.data);
         let with = spawn_serve_with(data, &["--listen", "127.0.0.1:0", "--archive", &ground.archive]);
         let target = ["--url", with.url.as_str()];
-        assert_eq!(run(&target, "push head mydb OTHER 4").0, 0);
+        assert_eq!(run(&target, "push head mydb OTHER 4 --monotonic").0, 0);
         let (_, whole, _) = run(&target, "changes --json");
         let positions_of_all = positions(&whole);
         assert_eq!(positions_of_all, (1..=positions_of_all.len() as u64).collect::<Vec<_>>());
@@ -146,7 +146,7 @@ fn an_archive_that_follows_writes_what_it_has_gathered_when_it_is_interrupted() 
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     assert!(line.contains("archived in 1 object"), "{line}");
-    assert_eq!(run(&target, "push head mydb ID 1").0, 0);
+    assert_eq!(run(&target, "push head mydb ID 1 --monotonic").0, 0);
     Command::new("kill").args(["-INT", &process.id().to_string()]).status().unwrap();
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();

@@ -18,8 +18,8 @@ impl Places {
         let target = ["--data", data.as_str()];
         for line in [
             "create mydb",
-            "push head mydb ID 5",
-            "push index mydb OTHER 4",
+            "push head mydb ID 5 --monotonic",
+            "push index mydb OTHER 4 --monotonic",
             "branch create mydb:dev",
             "config mydb {\"a\":1}",
             "status mydb error --meta {\"why\":\"disk\"}",
@@ -55,7 +55,7 @@ fn a_copy_is_the_same_and_can_be_repeated() {
     assert_eq!((code, stdout.trim()), (0, "4 the same"));
     assert!(run(&["--data", &places.path("copy")], "show search").1.contains("mydb:dev"));
     // What is newer at the target is left, and reported.
-    assert_eq!(run(&["--data", &places.path("copy")], "push head mydb OTHER 9").0, 0);
+    assert_eq!(run(&["--data", &places.path("copy")], "push head mydb OTHER 9 --monotonic").0, 0);
     let (code, stdout, _) = run(&[], &format!("copy {from} {to}"));
     assert!(code == 3 && stdout.contains("1 newer at the target, left") && stdout.contains("mydb:main"), "{stdout}");
     // Both values as `reset` and `push` take them.
@@ -178,11 +178,11 @@ fn remotes_are_fetched_pulled_and_pushed() {
         ("remote fetch origin", 0, "4 records, 4 changed, 0 gone"),
         ("remote pull origin", 0, "4 pulled"),
         ("remote status origin", 0, "4 up to date"),
-        ("push head mydb OTHER 8", 0, "@8"),
+        ("push head mydb OTHER 8 --monotonic", 0, "@8"),
         ("remote status origin", 0, "1 ahead of the remote"),
         ("remote push origin --dry-run", 0, "1 would be pushed"),
         ("remote push origin", 0, "1 pushed"),
-        ("push head mydb:dev OTHER 9", 0, "@9"),
+        ("push head mydb:dev OTHER 9 --monotonic", 0, "@9"),
     ] {
         let (found, stdout, stderr) = run(&target, line);
         let printed = if code == 0 { &stdout } else { &stderr };
@@ -190,7 +190,7 @@ fn remotes_are_fetched_pulled_and_pushed() {
     }
     assert!(run(&remote, "show mydb").1.contains("@8"));
     // A push without a fetch of the current value writes nothing.
-    assert_eq!(run(&remote, "push head mydb:dev ID 7").0, 0);
+    assert_eq!(run(&remote, "push head mydb:dev ID 7 --monotonic").0, 0);
     let (code, stdout, _) = run(&target, "remote push origin");
     assert!(code == 3 && stdout.contains("fetch again") && stdout.contains("mydb:dev"), "{stdout}");
     assert!(run(&remote, "show mydb:dev").1.contains("@7"));
@@ -216,7 +216,7 @@ fn a_read_waits_until_it_is_fresh_enough() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    assert_eq!(run(&target, "push head mydb OTHER 42").0, 0);
+    assert_eq!(run(&target, "push head mydb OTHER 42 --monotonic").0, 0);
     assert!(waiting.wait().unwrap().success());
     assert_eq!(run(&target, "show mydb --min-v 2 --concern status").0, 0);
     assert_eq!(run(&target, "show mydb --min-v 2").0, 2);

@@ -114,25 +114,25 @@ fn a_watch_prints_every_change_once_though_the_service_is_killed_and_stopped_mea
     let watch = Watch::start(&url, "--after start");
     let filtered = Watch::start(&url, "mydb:* --concern head --kind ledger --json --after start");
     run(&target, "create mydb");
-    run(&target, "push head mydb ID 1");
+    run(&target, "push head mydb ID 1 --monotonic");
     let mut lines = watch.until(" head ");
     assert!(lines.last().unwrap().contains(ID), "{lines:?}");
 
     service.kill();
     assert!(watch.note().contains("trying again"));
     // Written while no service runs: the next one finds it in the stream.
-    assert_eq!(run(&["--data", directory.path().to_str().unwrap()], "push head mydb OTHER 2").0, 0);
+    assert_eq!(run(&["--data", directory.path().to_str().unwrap()], "push head mydb OTHER 2 --monotonic").0, 0);
     let mut service = serve();
     assert!(watch.note().contains("connected again, continuing after position"));
     lines.extend(watch.until(OTHER));
     run(&target, "create other");
-    run(&target, "push index mydb ID 2");
+    run(&target, "push index mydb ID 2 --monotonic");
     lines.extend(watch.until(" index "));
 
     Command::new("kill").args(["-TERM", &service.process.id().to_string()]).status().unwrap();
     assert!(service.process.wait().unwrap().success());
     let _service = serve();
-    run(&target, "push head mydb ID 3");
+    run(&target, "push head mydb ID 3 --monotonic");
     lines.extend(watch.until(" head "));
 
     let (code, left, _) = watch.interrupt();
@@ -152,7 +152,7 @@ fn changes_and_history_print_what_the_feed_holds() {
     let target = ["--url", service.url.as_str()];
     run(&target, "create mydb");
     run(&target, "create other");
-    run(&target, "push head mydb ID 1");
+    run(&target, "push head mydb ID 1 --monotonic");
     run(&target, "status mydb busy");
     wait_for_position(&service.url, 6);
     let of = |line: &str| -> Vec<u64> {
@@ -188,7 +188,7 @@ fn a_watch_from_before_the_oldest_change_reports_what_is_gone_and_continues() {
     drop(names);
     let service = spawn_serve(directory.path());
     assert_eq!(run(&["--url", &service.url], "changes --after 0").0, 6);
-    assert_eq!(run(&["--url", &service.url], "push head mydb ID 1").0, 0);
+    assert_eq!(run(&["--url", &service.url], "push head mydb ID 1 --monotonic").0, 0);
     let watch = Watch::start(&service.url, "--after 0");
     assert_eq!(watch.note(), "positions 1 to 2 have expired; continuing at 3");
     assert_eq!(position(&watch.next()), 3);

@@ -106,7 +106,9 @@ fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
         let (token, mut stdout) = first_line(&mut first);
         assert_eq!(token, "1");
         signal(&first, "-STOP");
-        let publish = format!("echo $NAMESERVICE_LEASE_TOKEN; \"$NAMESERVICE\" push head mydb {ID} 1; read _; exit 0");
+        let publish = format!(
+            "echo $NAMESERVICE_LEASE_TOKEN; \"$NAMESERVICE\" push head mydb {ID} 1 --monotonic; read _; exit 0"
+        );
         let mut second = hold(url, &format!("--holder second {ttl} --wait"), &publish);
         let mut waiting = String::new();
         BufReader::new(second.stderr.as_mut().unwrap()).read_line(&mut waiting).unwrap();
@@ -123,7 +125,7 @@ fn one_that_was_stopped_past_its_time_ends_its_command_and_publishes_nothing() {
         let (status, stderr) = finished(first);
         assert_eq!(status.code(), Some(124), "{stderr}");
         assert!(stderr.contains("lost the lease on mydb:main"), "{stderr}");
-        let late = "push head mydb OTHER 9 --lease-name index_lock --lease-holder first --lease-token 1";
+        let late = "push head mydb OTHER 9 --monotonic --lease-name index_lock --lease-holder first --lease-token 1";
         assert_eq!(run(&["--url", url], late).0, 3, "its token is spent");
         let (status, stderr) = finished(second);
         assert_eq!(status.code(), Some(0), "{stderr}");
@@ -137,8 +139,8 @@ fn a_command_runs_longer_than_its_lease_lasts_and_pushes_under_it() {
     with_service(|url, clock| {
         let shell = format!(
             "echo up; read _; test \"$NAMESERVICE_ADDRESS $NAMESERVICE_LEASE_NAME $NAMESERVICE_LEASE_HOLDER\" = \
-             'mydb:main index_lock one' || exit 9; \"$NAMESERVICE\" push head mydb {ID} 4 || exit 8; \
-             NAMESERVICE_LEASE_TOKEN=7 \"$NAMESERVICE\" push head mydb {OTHER} 5; exit $((40 + $?))"
+             'mydb:main index_lock one' || exit 9; \"$NAMESERVICE\" push head mydb {ID} 4 --monotonic || exit 8; \
+             NAMESERVICE_LEASE_TOKEN=7 \"$NAMESERVICE\" push head mydb {OTHER} 5 --monotonic; exit $((40 + $?))"
         );
         let mut process = hold(url, &format!("--holder one --ttl {TTL}"), &shell);
         let (_, _stdout) = first_line(&mut process);
@@ -154,9 +156,9 @@ fn a_command_runs_longer_than_its_lease_lasts_and_pushes_under_it() {
 #[test]
 fn a_command_whose_push_was_stale_sets_no_state_and_one_with_a_conflict_does() {
     with_service(|url, _| {
-        assert_eq!(run(&["--url", url], "push head mydb ID 5").0, 0);
+        assert_eq!(run(&["--url", url], "push head mydb ID 5 --monotonic").0, 0);
         for (push, code, state) in [
-            (format!("push head mydb {OTHER} 5"), 9, "ready"),
+            (format!("push head mydb {OTHER} 5 --monotonic"), 9, "ready"),
             (format!("push head mydb {OTHER} 9 --expect {OTHER}@4"), 3, "error"),
         ] {
             let shell = format!("\"$NAMESERVICE\" {push}");

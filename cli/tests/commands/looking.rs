@@ -11,7 +11,7 @@ fn filled() -> tempfile::TempDir {
     for line in [
         "create mydb",
         "push head mydb ID 5 --expect-unborn",
-        "push head mydb OTHER 9",
+        "push head mydb OTHER 9 --monotonic",
         "create tenant/a,b",
         "publish search --source-type f:Bm25Index --config {\"k\":1} --depends-on mydb",
         "lease acquire mydb --name index_lock --holder indexer-7 --target-t 9 --ttl 1h",

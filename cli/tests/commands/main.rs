@@ -116,18 +116,18 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("create mydb", 0, "created the ledger mydb:main"),
     ("create mydb", 3, "exists"),
     ("show mydb", 0, "unborn"),
-    ("push head mydb ID 5", 0, "@5"),
-    ("push head mydb ID 5", 0, "stored already"),
-    ("push head mydb OTHER 5", 9, "stale: the head of mydb:main is bafybei"),
+    ("push head mydb ID 5 --monotonic", 0, "@5"),
+    ("push head mydb ID 5 --monotonic", 0, "stored already"),
+    ("push head mydb OTHER 5 --monotonic", 9, "stale: the head of mydb:main is bafybei"),
     ("push head mydb OTHER 6 --expect OTHER@4", 3, "nothing written: expected bafkrei"),
     ("push head mydb OTHER 6 --expect-unborn", 3, "expected unborn, found bafybei"),
     ("push head mydb OTHER 5 --expect ID@5", 3, "new t 5 must be greater than current t 5"),
     ("push head mydb OTHER 6 --expect ID@5", 0, "@6"),
-    ("push head nowhere ID 1", 4, "no record"),
+    ("push head nowhere ID 1 --monotonic", 4, "no record"),
     ("push head fresh ID 1 --expect-none", 0, "@1"),
     ("push head fresh ID 2 --expect-none", 3, "expected no record, found bafybei"),
-    ("push index mydb ID 6", 0, "@6"),
-    ("push index mydb OTHER 6", 9, "stale"),
+    ("push index mydb ID 6 --monotonic", 0, "@6"),
+    ("push index mydb OTHER 6 --monotonic", 9, "stale"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 1"),
     ("push index mydb ID 6 --expect OTHER@6 --expect-rev 1 --idempotency-key again", 0, "rev 2"),
     ("push index mydb OTHER 6 --allow-equal", 0, "rev 3"),
@@ -164,7 +164,7 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("reset mydb --head ID@2 --index unborn --yes", 3, "protected"),
     ("unprotect mydb", 0, "mydb:main is not protected"),
     ("retract mydb --reason tidy", 0, "retracted"),
-    ("push head mydb ID 9", 6, "is retracted"),
+    ("push head mydb ID 9 --monotonic", 6, "is retracted"),
     ("list --retracted", 0, "mydb:main"),
     ("list --retracted=false --kind ledger", 0, "fresh:main"),
     ("list --kind ledgers", 0, "fresh:main"),
@@ -187,12 +187,20 @@ const SCRIPT: &[(&str, i32, &str)] = &[
     ("lease show mydb", 0, "by one"),
     ("lease refresh mydb --name index_lock --holder one --lease-token 1 --ttl 60", 0, "for t 9, token 1"),
     ("lease refresh mydb --name index_lock --holder one --lease-token 2", 3, "held: index_lock, by one"),
-    ("push head mydb OTHER 8 --lease-name index_lock --lease-holder one --lease-token 1", 0, "@8"),
-    ("push head mydb OTHER 9 --lease-name index_lock --lease-holder one --lease-token 7", 3, "held: index_lock"),
-    ("push index mydb OTHER 9 --lease-name index_lock --lease-holder two --lease-token 1", 3, "held: index_lock"),
+    ("push head mydb OTHER 8 --monotonic --lease-name index_lock --lease-holder one --lease-token 1", 0, "@8"),
+    (
+        "push head mydb OTHER 9 --monotonic --lease-name index_lock --lease-holder one --lease-token 7",
+        3,
+        "held: index_lock",
+    ),
+    (
+        "push index mydb OTHER 9 --monotonic --lease-name index_lock --lease-holder two --lease-token 1",
+        3,
+        "held: index_lock",
+    ),
     ("status mydb busy --lease-name index_lock --lease-holder one --lease-token 1", 0, "busy"),
     ("config mydb {} --lease-name index_lock --lease-holder one --lease-token 7", 3, "held: index_lock"),
-    ("push head mydb OTHER 9 --lease-name index_lock", 2, "--lease-holder"),
+    ("push head mydb OTHER 9 --monotonic --lease-name index_lock", 2, "--lease-holder"),
     ("lease release mydb --name index_lock --holder one --lease-token 1", 0, "is free"),
     (
         "lease release mydb --name index_lock --holder one --lease-token 1",
@@ -355,8 +363,8 @@ fn programs_get_the_json_of_answers_and_of_rejections() {
     let target = ["--json", "--data", directory.path().to_str().unwrap()];
     let answer: Value = serde_json::from_str(&run(&target, "create mydb").1).unwrap();
     assert_eq!(answer["address"], "mydb:main");
-    run(&target, "push head mydb ID 5");
-    let (code, stdout, _) = run(&target, "push head mydb OTHER 4");
+    run(&target, "push head mydb ID 5 --monotonic");
+    let (code, stdout, _) = run(&target, "push head mydb OTHER 4 --monotonic");
     let stale: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &stale["status"], &stale["value"]["t"]), (9, &Value::from("stale"), &Value::from(5)));
     let (code, stdout, stderr) = run(&target, "push head mydb OTHER 9 --expect OTHER@1");
@@ -378,7 +386,7 @@ fn a_killed_service_loses_nothing_and_a_second_one_names_the_first() {
     let data = directory.path().to_str().unwrap();
     let mut first = spawn_serve(directory.path());
     assert_eq!(run(&["--url", &first.url], "create mydb").0, 0);
-    assert_eq!(run(&["--url", &first.url], "push head mydb ID 7").0, 0);
+    assert_eq!(run(&["--url", &first.url], "push head mydb ID 7 --monotonic").0, 0);
     let (code, _, stderr) = run(&["--data", data], "serve --listen 127.0.0.1:0");
     assert!(code == 7 && stderr.contains(&format!("process {}", first.process.id())), "{code} {stderr}");
     first.kill();
@@ -412,10 +420,10 @@ fn a_backup_of_a_directory_that_is_served_is_served_like_any_other() {
     let [data, copy] = ["data", "copy"].map(|name| parent.path().join(name).to_str().unwrap().to_owned());
     let service = spawn_serve(Path::new(&data));
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
-    assert_eq!(run(&["--url", &service.url], "push head mydb ID 7").0, 0);
+    assert_eq!(run(&["--url", &service.url], "push head mydb ID 7 --monotonic").0, 0);
     let (code, stdout, stderr) = run(&["--data", &data], &format!("backup {copy}"));
     assert!(code == 0 && stdout.contains("position 3"), "{stdout}{stderr}");
-    assert_eq!(run(&["--url", &service.url], "push head mydb ID 8").0, 0);
+    assert_eq!(run(&["--url", &service.url], "push head mydb ID 8 --monotonic").0, 0);
     // The doctor examines a copy too; it does not fix what a service uses.
     let (code, stdout, _) = run(&["--data", &data], "doctor");
     assert!(code == 0 && stdout.contains("a copy of the data in use in") && stdout.contains("all is well"), "{stdout}");
@@ -508,7 +516,7 @@ fn the_doctor_says_what_is_wrong_and_mends_it() {
     assert!(code == 0 && stdout.contains("fixed: mark them"), "{code} {stdout}");
     let (code, stdout, _) = run(&target, "doctor");
     assert!(code == 0 && stdout.contains("all is well"), "{code} {stdout}");
-    assert_eq!(run(&target, "push head mydb ID 9").0, 6);
+    assert_eq!(run(&target, "push head mydb ID 9 --monotonic").0, 6);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -160,7 +160,7 @@ fn what_another_process_writes_is_in_the_feed_and_positions_outlive_the_service(
         let mut service = place.serve();
         assert_eq!(ask(&service.url, "POST", "/v1/ledgers", r#"{"address":"mydb"}"#).0, 201);
         let target = ["--at", place.at.as_str()];
-        let (code, stdout, stderr) = run(&target, &format!("push head mydb {ID} 5"));
+        let (code, stdout, stderr) = run(&target, &format!("push head mydb {ID} 5 --monotonic"));
         assert_eq!(code, 0, "{stdout}{stderr}");
         eventually("the head that another process has pushed", || shows_head(&service.url, "mydb:main", 5));
         // Written like the files of another program, without this one.
@@ -180,7 +180,7 @@ fn what_another_process_writes_is_in_the_feed_and_positions_outlive_the_service(
         let before = changes(&service.url, 0);
         service.kill();
         // Written while no service runs.
-        assert_eq!(run(&target, &format!("push head mydb {OTHER} 6")).0, 0);
+        assert_eq!(run(&target, &format!("push head mydb {OTHER} 6 --monotonic")).0, 0);
         let service = place.serve();
         let after = changes(&service.url, 0);
         assert_eq!(after[..before.len()], before[..], "positions mean what they meant");

@@ -468,7 +468,7 @@ fn damage_is_noticed_while_the_data_is_served_until_the_record_is_written() {
     assert!(log().lines().any(|line| line.contains("ERROR") && line.contains(named)), "{}", log());
     assert_eq!(findings(&service), "1");
 
-    assert_eq!(run(&["--url", &service.url], "push head damaged/record ID 7").0, 0);
+    assert_eq!(run(&["--url", &service.url], "push head damaged/record ID 7 --monotonic").0, 0);
     eventually("the health of sound data", || health(&service).2["status"] == "ok");
     assert_eq!((&health(&service).2["reason"], &*findings(&service)), (&Value::Null, "0"));
     terminate(&mut service);

@@ -103,8 +103,8 @@ fn a_replica_answers_reads_and_forwards_writes_that_are_read_immediately() {
         assert_eq!(head_t(&upstream.url), t);
     }
     // Conflicts, stale writes and unknown records are the upstream's answers.
-    assert_eq!(run(&["--url", &replica.url], "push head mydb OTHER 3").0, 9);
-    assert_eq!(run(&["--url", &replica.url], "push head nowhere ID 1").0, 4);
+    assert_eq!(run(&["--url", &replica.url], "push head mydb OTHER 3 --monotonic").0, 9);
+    assert_eq!(run(&["--url", &replica.url], "push head nowhere ID 1 --monotonic").0, 4);
     assert_eq!(run(&["--url", &replica.url], "config mydb {\"password\":\"q\"}").0, 0);
     for line in ["create x --source-type f:T --depends-on mydb", "retract x", "restore x", "purge x --yes"] {
         assert_eq!(run(&["--url", &chained.url], line).0, 0, "{line}");

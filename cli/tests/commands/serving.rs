@@ -136,7 +136,7 @@ fn get(address: &str, path: &str) -> String {
 fn what_a_service_has_done_is_counted_at_metrics() {
     let directory = tempfile::tempdir().unwrap();
     let service = spawn_serve(directory.path());
-    let push = |id: &str| run(&["--url", &service.url], &format!("push head mydb {id} 1")).0;
+    let push = |id: &str| run(&["--url", &service.url], &format!("push head mydb {id} 1 --monotonic")).0;
     assert_eq!(run(&["--url", &service.url], "create mydb").0, 0);
     assert_eq!((push(ID), push(ID), push(OTHER)), (0, 0, 9));
     assert_ne!(run(&["--url", &service.url], "show nobody").0, 0);
@@ -170,7 +170,7 @@ fn a_service_over_a_table_measures_its_requests_there_its_leases_and_the_stream(
         ("lease acquire mydb --name index_lock --holder one", 0),
         ("lease refresh mydb --name index_lock --holder one --lease-token 1", 0),
         ("lease acquire mydb --name index_lock --holder two", 3),
-        ("push head mydb ID 1 --lease-name index_lock --lease-holder one --lease-token 7", 3),
+        ("push head mydb ID 1 --monotonic --lease-name index_lock --lease-holder one --lease-token 7", 3),
         ("lease release mydb --name index_lock --holder one --lease-token 1", 0),
         ("lease release mydb --name index_lock --holder one --lease-token 1", 3),
     ] {

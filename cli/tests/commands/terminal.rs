@@ -15,7 +15,7 @@ fn a_list_shows_the_columns_of_the_console_and_a_pattern_reads_full_pages() {
     for i in 0..30 {
         assert_eq!(run(&target, &format!("create {}{i:02}", if i % 10 == 0 { "wanted" } else { "other" })).0, 0);
     }
-    assert_eq!(run(&target, "push head wanted00 ID 7").0, 0);
+    assert_eq!(run(&target, "push head wanted00 ID 7 --monotonic").0, 0);
     let (_, table, _) = run(&target, "list wanted*");
     let titles: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(titles, ["ADDRESS", "KIND", "STATE", "HEAD", "INDEX", "UPDATED"]);
@@ -95,7 +95,7 @@ fn a_position_beyond_the_end_is_the_same_for_every_command() {
         assert!(code == 8 && stderr.contains(named), "{line}: {stderr}");
     }
     // What follows a position begins with the next one, for each of them.
-    assert_eq!(run(&target, "push head mydb ID 1").0, 0);
+    assert_eq!(run(&target, "push head mydb ID 1 --monotonic").0, 0);
     for line in ["changes --after 2", "history mydb --after 2 --oldest-first", "watch --after 2 --count 1"] {
         let (code, stdout, stderr) = run(&target, line);
         assert_eq!((code, stdout.split_whitespace().next()), (0, Some("3")), "{line}: {stdout}{stderr}");
@@ -129,7 +129,7 @@ fn every_value_that_is_printed_can_be_typed_as_the_expected_one() {
         ("changes mydb --concern head", 0),
         ("diff mydb 3", 0),
         ("push head mydb OTHER 90 --expect-unborn", 3),
-        ("push head mydb OTHER 1", 9),
+        ("push head mydb OTHER 1 --monotonic", 9),
         ("branch create mydb:dev", 0),
     ] {
         let text = printed(line, code);
