@@ -49,7 +49,7 @@ def target(schema):
 
 
 def openapi(program):
-    text = subprocess.run([program, "openapi"], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run([program, "generate", "openapi"], check=True, capture_output=True, text=True).stdout
     json.loads(text)
     return {DOCUMENT: text}
 
@@ -58,7 +58,7 @@ def openapi(program):
 
 
 def graphql(program):
-    text = subprocess.run([program, "graphql-schema"], check=True, capture_output=True, text=True).stdout
+    text = subprocess.run([program, "generate", "graphql-schema"], check=True, capture_output=True, text=True).stdout
     return {ROOT / "shared/graphql/schema.graphql": text}
 
 

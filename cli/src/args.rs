@@ -18,8 +18,8 @@ use crate::commands::{CompareArgs, CopyArgs, ExportArgs, ImportArgs};
 use crate::{commands::TokenCommand, serve::ServeArgs};
 use crate::{
     commands::{
-        BranchCommand, ChangesArgs, ConfigArgs, CreateArgs, DiffArgs, DoctorArgs, HealthArgs, HistoryArgs,
-        LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
+        BranchCommand, ChangesArgs, ConfigArgs, CreateArgs, DiffArgs, DoctorArgs, GenerateCommand, HealthArgs,
+        HistoryArgs, LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
         RestoreBackupArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     exit,
@@ -188,22 +188,9 @@ pub enum Command {
     ///
     /// Prints the token: `export NAMESERVICE_TOKEN=$(nameservice login --issuer https://id.example.com --client-id nameservice-cli)`
     Login(LoginArgs),
-    /// Print the OpenAPI document
-    Openapi,
-    /// Print the schema of /graphql
-    #[cfg(feature = "graphql")]
-    GraphqlSchema,
-    /// Print completions for a shell
-    Completions {
-        /// Which shell
-        shell: clap_complete::Shell,
-    },
-    /// Print the manual page, or write one for each command
-    Man {
-        /// Write the pages into this directory: `man -l DIR/nameservice-push-head.1` shows one
-        #[arg(long, value_name = "DIR")]
-        out: Option<PathBuf>,
-    },
+    /// Print what is made from the program itself: OpenAPI, the GraphQL schema, completions, manual pages
+    #[command(subcommand)]
+    Generate(GenerateCommand),
 }
 
 impl Command {
@@ -242,9 +229,7 @@ impl Command {
             Self::Doctor(DoctorArgs { aws_deployment: Some(_), .. }) => Some("--aws-deployment names what is tested"),
             #[cfg(feature = "serve")]
             Self::Token(_) => Some(NONE),
-            #[cfg(feature = "graphql")]
-            Self::GraphqlSchema => Some(NONE),
-            Self::Login(_) | Self::Openapi | Self::Completions { .. } | Self::Man { .. } => Some(NONE),
+            Self::Login(_) | Self::Generate(_) => Some(NONE),
             _ => None,
         }
     }

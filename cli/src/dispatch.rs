@@ -16,8 +16,8 @@ use crate::commands::search_index;
 use crate::{
     args::{Cli, Command},
     commands::{
-        LeaseCommand, branch, config, create, diff, doctor, lease, leases, lifecycle, list, login, push, search,
-        service, show, status, top, transaction, watch,
+        LeaseCommand, branch, config, create, diff, doctor, generate, lease, leases, lifecycle, list, login, push,
+        search, service, show, status, top, transaction, watch,
     },
     failure::Failure,
     options::{ArchiveArgs, Missing},
@@ -85,11 +85,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "serve")]
         Command::Token(command) => return token::run(command, Output::new(json)),
         Command::Login(args) => return login::run(args, Output::new(json)).await,
-        Command::Openapi => return service::openapi(),
-        #[cfg(feature = "graphql")]
-        Command::GraphqlSchema => return service::graphql_schema(),
-        Command::Completions { shell } => return service::completions(shell, Cli::command()),
-        Command::Man { out } => return service::man(out.as_deref(), Cli::command()),
+        Command::Generate(command) => return generate::run(command, Cli::command()),
         Command::Watch(_) if matches!(target.place()?, Some(Place::Embedded(_))) => {
             return Err(Failure::Usage(
                 "watch follows a running service: start `nameservice serve` on that directory, and name it with --url. \

@@ -85,6 +85,9 @@ mod tests {
         let served: serde_json::Value =
             serde_json::from_str(include_str!("../../functions/openapi_get/openapi.json")).unwrap();
         let made = serde_json::to_value(document()).unwrap();
-        assert_eq!(served, made, "run: cargo run -p nameservice-cli -- openapi > functions/openapi_get/openapi.json");
+        assert_eq!(
+            served, made,
+            "run: cargo run -p nameservice-cli -- generate openapi > functions/openapi_get/openapi.json"
+        );
     }
 }

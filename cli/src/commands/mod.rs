@@ -13,6 +13,7 @@ pub(crate) mod create;
 pub(crate) mod deadletters;
 pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod generate;
 pub(crate) mod lease;
 pub(crate) mod leases;
 pub(crate) mod lifecycle;
@@ -44,6 +45,7 @@ pub use create::{CreateArgs, PublishArgs};
 pub use deadletters::{DeadLettersCommand, DropArgs, QueueArgs, ReplayArgs};
 pub use diff::DiffArgs;
 pub use doctor::DoctorArgs;
+pub use generate::GenerateCommand;
 pub use lease::{
     ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
 };

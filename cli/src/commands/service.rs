@@ -1,9 +1,8 @@
-//! `init`, `backup`, `restore-backup`, `health`, `openapi`, `completions` and `man`: about the service rather than its records.
+//! `init`, `backup`, `restore-backup` and `health`: about the service rather than its records.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap_complete::Shell;
 use nameservice::Place;
 use nameservice_embedded::{OpenError, Options, Restored};
 use serde::Deserialize;
@@ -15,7 +14,6 @@ use crate::{
     options::{Missing, TargetArgs},
     output::{self, Output},
     progress::{Bar, Unit},
-    routes,
     session::Session,
     target::{DEFAULT_DATA, Local, Opened},
 };
@@ -143,38 +141,4 @@ async fn drop_off_the_runtime(local: Local) {
 pub(crate) async fn health(session: &Session, args: &HealthArgs) -> Result<(), Failure> {
     let health = session.send::<Health>(Request::get("health").query("deep", args.deep.then_some(true))).await?;
     session.output.answer(&health.json, || output::clean(&health.status))
-}
-
-pub(crate) fn openapi() -> Result<(), Failure> {
-    let document = serde_json::to_string_pretty(&routes::document());
-    output::print(&document.map_err(|error| Failure::BadAnswer(error.into()))?)
-}
-
-#[cfg(feature = "graphql")]
-pub(crate) fn graphql_schema() -> Result<(), Failure> {
-    output::print(nameservice_graphql::sdl().trim_end())
-}
-
-pub(crate) fn completions(shell: Shell, mut program: clap::Command) -> Result<(), Failure> {
-    // Generated into memory, since the generator panics on a closed pipe.
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut program, "nameservice", &mut script);
-    output::print(&String::from_utf8_lossy(&script))
-}
-
-pub(crate) fn man(out: Option<&Path>, program: clap::Command) -> Result<(), Failure> {
-    // Subcommands are only complete once the command is built.
-    let mut command = program.disable_help_subcommand(true);
-    command.build();
-    match out {
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page).map_err(Failure::Output)?;
-            output::print(&String::from_utf8_lossy(&page))
-        }
-        Some(directory) => {
-            std::fs::create_dir_all(directory).map_err(Failure::Output)?;
-            clap_mangen::generate_to(command, directory).map_err(Failure::Output)
-        }
-    }
 }

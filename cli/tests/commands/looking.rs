@@ -148,17 +148,17 @@ fn top_without_a_terminal_is_printed_once() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let (code, page, _) = run(&[], "man");
+    let (code, page, _) = run(&[], "generate man");
     assert!(code == 0 && page.contains(".TH") && page.contains("nameservice"), "{page}");
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("man1");
-    assert_eq!(run(&[], &format!("man --out {}", out.display())).0, 0);
+    assert_eq!(run(&[], &format!("generate man --out {}", out.display())).0, 0);
     for name in ["nameservice.1", "nameservice-serve.1", "nameservice-push-head.1", "nameservice-lease-run.1"] {
         let page = std::fs::read_to_string(out.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(page.contains("NAME") && page.contains("OPTIONS"), "{name}: {page}");
     }
     for shell in ["bash", "zsh", "fish"] {
-        let (code, script, _) = run(&[], &format!("completions {shell}"));
+        let (code, script, _) = run(&[], &format!("generate completions {shell}"));
         assert!(code == 0 && script.contains("protect"), "{shell}");
     }
 }

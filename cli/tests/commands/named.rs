@@ -89,10 +89,10 @@ const COMMANDS: &[(&str, &str, Does)] = &[
     ("token keys", "--key HERE/key --jwks HERE/jwks", RejectOption),
     ("token mint", "--key HERE/key --subject a --scope read", RejectOption),
     ("login", "--issuer http://127.0.0.1:1 --client-id a", RejectOption),
-    ("openapi", "", RejectOption),
-    ("graphql-schema", "", RejectOption),
-    ("completions", "bash", RejectOption),
-    ("man", "", RejectOption),
+    ("generate openapi", "", RejectOption),
+    ("generate graphql-schema", "", RejectOption),
+    ("generate completions", "bash", RejectOption),
+    ("generate man", "", RejectOption),
 ];
 
 /// Returns the commands below one, without those that only have others below them.

@@ -1,7 +1,7 @@
 //! `GET /v1/openapi.json`: the OpenAPI document, `GET /v1/docs`: a page that renders it and sends requests, and
 //! `GET /.well-known/fluree.json`: where Fluree's command-line tool finds the routes that it speaks.
 //!
-//! This crate does not depend on the other handlers, so the document is a file in it, made by `nameservice openapi` from
+//! This crate does not depend on the other handlers, so the document is a file in it, made by `nameservice generate openapi` from
 //! the routes that `nameservice serve` mounts. A test compares the two. The page is Swagger UI, vendored under
 //! `assets/vendor`: it has no build step, and loads nothing from another host.
 
