@@ -166,8 +166,10 @@ def check_commands(pages, program):
                     wrong(page.path, f"`{line}`: there is no such command")
                 continue
             path, text = (words[0],), help_of((words[0],))
-            if len(words) > 1 and "Commands:" in text and (deeper := help_of((words[0], words[1]))):
-                path, text = (words[0], words[1]), deeper
+            for word in words[1:]:
+                if "Commands:" not in text or not (deeper := help_of((*path, word))):
+                    break
+                path, text = (*path, word), deeper
             for option in (word.split("=")[0] for word in words if word.startswith("--")):
                 if option not in re.findall(r"--[\w-]+", text):
                     wrong(page.path, f"`{line}`: `{' '.join(path)}` has no option {option}")

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "archive")]
 use crate::commands::ArchiveCommandArgs;
 #[cfg(feature = "dynamodb")]
-use crate::commands::DeadLettersCommand;
+use crate::commands::AwsCommand;
 #[cfg(feature = "remotes")]
 use crate::commands::RemoteCommand;
 #[cfg(feature = "opensearch")]
@@ -70,10 +70,6 @@ pub enum Command {
     List(ListArgs),
     /// Search records by words: the best hits first
     Search(SearchArgs),
-    /// Create and fill the OpenSearch index that answers searches of a deployment on AWS
-    #[command(subcommand)]
-    #[cfg(feature = "opensearch")]
-    SearchIndex(SearchIndexCommand),
     /// Show every record, read consistently
     Snapshot(FormatArgs),
     /// Print changes as they are made, until Ctrl-C
@@ -176,10 +172,10 @@ pub enum Command {
     /// them with --archive.
     #[cfg(feature = "archive")]
     Archive(ArchiveCommandArgs),
-    /// Show the messages that a sink of a deployment on AWS could not process, send them again, or remove them
-    #[command(subcommand, name = "deadletters")]
+    /// Work with the search index and the dead letters of a deployment on AWS
+    #[command(subcommand)]
     #[cfg(feature = "dynamodb")]
-    DeadLetters(DeadLettersCommand),
+    Aws(AwsCommand),
     /// Create keys, and mint tokens that they have signed: without an identity provider
     #[command(subcommand)]
     #[cfg(feature = "serve")]
@@ -222,9 +218,11 @@ impl Command {
             #[cfg(feature = "migration")]
             Self::Copy(_) | Self::Compare(_) => Some("FROM and TO name the places of this command"),
             #[cfg(feature = "opensearch")]
-            Self::SearchIndex(SearchIndexCommand::Init(_)) => Some("OPENSEARCH names the place of this command"),
+            Self::Aws(AwsCommand::SearchIndex(SearchIndexCommand::Init(_))) => {
+                Some("OPENSEARCH names the place of this command")
+            }
             #[cfg(feature = "dynamodb")]
-            Self::DeadLetters(_) => Some("QUEUE names the place of this command"),
+            Self::Aws(AwsCommand::DeadLetters(_)) => Some("QUEUE names the place of this command"),
             #[cfg(feature = "dynamodb")]
             Self::Doctor(DoctorArgs { aws_deployment: Some(_), .. }) => Some("--aws-deployment names what is tested"),
             #[cfg(feature = "serve")]

@@ -7,12 +7,12 @@ use nameservice::Place;
 use crate::commands::archive;
 #[cfg(feature = "migration")]
 use crate::commands::copy;
-#[cfg(feature = "dynamodb")]
-use crate::commands::deadletters;
 #[cfg(feature = "remotes")]
 use crate::commands::remote;
 #[cfg(feature = "opensearch")]
 use crate::commands::search_index;
+#[cfg(feature = "dynamodb")]
+use crate::commands::{AwsCommand, deadletters};
 use crate::{
     args::{Cli, Command},
     commands::{
@@ -52,9 +52,11 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         #[cfg(feature = "remotes")]
         Command::Remote(command) => return remote::run(command, &target, Output::new(json)).await,
         #[cfg(feature = "opensearch")]
-        Command::SearchIndex(command) => return search_index::run(command, &target, Output::new(json)).await,
+        Command::Aws(AwsCommand::SearchIndex(command)) => {
+            return search_index::run(command, &target, Output::new(json)).await;
+        }
         #[cfg(feature = "dynamodb")]
-        Command::DeadLetters(command) => return deadletters::run(command, Output::new(json)).await,
+        Command::Aws(AwsCommand::DeadLetters(command)) => return deadletters::run(command, Output::new(json)).await,
         #[cfg(feature = "archive")]
         Command::Archive(args) => return archive::run(args, &target, Output::new(json)).await,
         #[cfg(feature = "migration")]

@@ -216,7 +216,7 @@ async fn a_sink_before_the_index_creates_nothing_and_its_messages_come_again() {
     let all = [documents, deletions].concat();
     assert_eq!(ground.deliver(&all).await.len(), all.len(), "both");
     let rejected = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap_err();
-    assert!(chain(&rejected).contains("`nameservice search-index init` creates the index"), "{}", chain(&rejected));
+    assert!(chain(&rejected).contains("`nameservice aws search-index init` creates the index"), "{}", chain(&rejected));
 
     assert_eq!(ground.index.create().await.unwrap(), Created::Created, "nothing has created it");
     assert!(ground.deliver(&all).await.is_empty());
@@ -259,14 +259,14 @@ async fn an_index_that_is_no_alias_is_not_written() {
     let messages = ground.messages(0).await;
     assert_eq!(ground.deliver(&messages).await.len(), messages.len(), "they come again");
     let rejected = rebuild(&ground.index, &ground.names, &ground.names, &|_| {}).await.unwrap_err();
-    assert!(chain(&rejected).contains("`nameservice search-index init` creates the index"), "{}", chain(&rejected));
+    assert!(chain(&rejected).contains("`nameservice aws search-index init` creates the index"), "{}", chain(&rejected));
     assert!(ground.documents().await.is_empty());
     assert!(ground.dead.0.lock().unwrap().0.is_empty());
     assert_eq!(
         ground.index.create().await.unwrap_err().to_string(),
         format!(
             "`{name}` cannot be the search index: it is an index, and must be the alias of one. Delete it, or name another \
-             index, and run `nameservice search-index init` and `rebuild`"
+             index, and run `nameservice aws search-index init` and `rebuild`"
         )
     );
 }

@@ -1,4 +1,4 @@
-//! `deadletters`: the messages that a sink could not process.
+//! `aws deadletters`: the messages that a sink could not process.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +25,7 @@ const EMPTY: usize = 3;
 /// How much of a message is printed for a person.
 const SHOWN_CHARS: usize = 100;
 
-/// `deadletters`
+/// `aws deadletters`
 #[derive(Debug, Subcommand)]
 pub enum DeadLettersCommand {
     /// Print the messages of a queue of dead letters, with their reasons
@@ -51,7 +51,7 @@ pub struct QueueArgs {
     pub limit: u32,
 }
 
-/// `deadletters replay`
+/// `aws deadletters replay`
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
     /// The queue.
@@ -65,7 +65,7 @@ pub struct ReplayArgs {
     pub to: String,
 }
 
-/// `deadletters drop`
+/// `aws deadletters drop`
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").args(["id", "all"]).required(true))]
 pub struct DropArgs {
@@ -238,7 +238,7 @@ fn finish(
     match (failed, missing.first()) {
         (Some(failed), _) => Err(failed),
         (None, Some(missing)) => Err(Failure::Usage(format!(
-            "message {missing} is not visible in the queue: it was removed, or another program holds it; `deadletters list` shows the visible messages"
+            "message {missing} is not visible in the queue: it was removed, or another program holds it; `aws deadletters list` shows the visible messages"
         ))),
         (None, None) => Ok(()),
     }

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "archive")]
 pub(crate) mod archive;
+#[cfg(feature = "dynamodb")]
+pub(crate) mod aws;
 pub(crate) mod branch;
 pub(crate) mod config;
 pub(crate) mod confirm;
@@ -36,6 +38,8 @@ pub(crate) mod watch;
 
 #[cfg(feature = "archive")]
 pub use archive::ArchiveCommandArgs;
+#[cfg(feature = "dynamodb")]
+pub use aws::AwsCommand;
 pub use branch::{BranchCommand, BranchCreateArgs, BranchDropArgs};
 pub use config::ConfigArgs;
 #[cfg(feature = "migration")]

@@ -1,4 +1,4 @@
-//! `search-index`: the OpenSearch index of a deployment.
+//! `aws search-index`: the OpenSearch index of a deployment.
 
 use clap::{Args, Subcommand};
 use nameservice_opensearch::{Created, DEFAULT_INDEX, OpenSearch, Rebuilt, SERVICE, Signer, rebuild};
@@ -16,7 +16,7 @@ use crate::{
 /// How many rejected records are printed for a person.
 const SHOWN: usize = 20;
 
-/// `search-index`
+/// `aws search-index`
 #[derive(Debug, Subcommand)]
 pub enum SearchIndexCommand {
     /// Create an index with its mapping, and the alias that names it, unless they exist
@@ -70,7 +70,9 @@ pub(crate) async fn run(command: SearchIndexCommand, target: &TargetArgs, output
             }
             let index = &args.index;
             output::print(&match created {
-                Created::Created => format!("created the index {index}: `nameservice search-index rebuild` fills it"),
+                Created::Created => {
+                    format!("created the index {index}: `nameservice aws search-index rebuild` fills it")
+                }
                 Created::Exists => format!("the index {index} exists, with the mapping that it has to have"),
             })
         }

@@ -1,4 +1,4 @@
-//! `deadletters`, if `NAMESERVICE_TEST_MINISTACK` names an SQS.
+//! `aws deadletters`, if `NAMESERVICE_TEST_MINISTACK` names an SQS.
 
 use aws_sdk_sqs::{
     Client,
@@ -55,7 +55,7 @@ impl Queues {
         command.env("AWS_ENDPOINT_URL", &self.endpoint).env("AWS_REGION", "us-east-1");
         command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
         let Output { status, stdout, stderr } = command
-            .args(["deadletters"])
+            .args(["aws", "deadletters"])
             .args(line.replace("QUEUE", &self.dead).replace("SOURCE", &self.source).split_whitespace())
             .output()
             .unwrap();

@@ -24,7 +24,7 @@ export function attention(records, { health, figures, now }) {
     } else if (it.name === 'nameservice_projection_lag_seconds' && it.value > LONG) {
       found.push({ level: 'bad', rank: 1, text: `${it.label || 'A read model'} is ${Math.round(it.value)} s behind the feed` });
     } else if (it.name === 'nameservice_feed_dead_letters_total' && it.value > 0) {
-      found.push({ level: 'bad', rank: 1, text: `${it.value} stream records could not be read: nameservice deadletters list` });
+      found.push({ level: 'bad', rank: 1, text: `${it.value} stream records could not be read: nameservice aws deadletters list` });
     }
   }
   const [failed, expired, behind] = [[], [], []];

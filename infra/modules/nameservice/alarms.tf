@@ -81,7 +81,7 @@ locals {
     },
     {
       for name, queue in { for queue in aws_sqs_queue.search_dead_letters : "search-dead-letters" => queue.name } : name => {
-        description = "Changes could not be indexed. `nameservice deadletters list` shows their messages and the reasons."
+        description = "Changes could not be indexed. `nameservice aws deadletters list` shows their messages and the reasons."
         namespace   = "AWS/SQS"
         metric      = "ApproximateNumberOfMessagesVisible"
         dimensions  = { QueueName = queue }

@@ -10,7 +10,7 @@ resource "aws_sqs_queue" "search" {
   kms_master_key_id          = var.kms_key_arn
   tags                       = local.tags
 
-  # Messages that fail for two hours become dead letters. `nameservice deadletters replay` sends them here again.
+  # Messages that fail for two hours become dead letters. `nameservice aws deadletters replay` sends them here again.
   redrive_policy = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.search_dead_letters[0].arn
     maxReceiveCount     = 20

@@ -196,7 +196,7 @@ variable "graphql_api" {
 }
 
 variable "search" {
-  description = "Domain of Amazon OpenSearch Service that answers `GET /v1/search`, and the index in it, which `nameservice search-index init` creates. The domain exists already, and its access policy admits the roles of `search_get` and `search_sink`. `url` is its endpoint, https://…."
+  description = "Domain of Amazon OpenSearch Service that answers `GET /v1/search`, and the index in it, which `nameservice aws search-index init` creates. The domain exists already, and its access policy admits the roles of `search_get` and `search_sink`. `url` is its endpoint, https://…."
   type = object({
     url        = string
     domain_arn = string

@@ -58,11 +58,11 @@ pub enum RequestError {
         reason: String,
     },
     /// There is no index.
-    #[error("there is no index `{0}`: `nameservice search-index init` creates it")]
+    #[error("there is no index `{0}`: `nameservice aws search-index init` creates it")]
     Missing(String),
     /// What has the name of the index is not what [`OpenSearch::create`] creates.
     #[error(
-        "`{index}` cannot be the search index: {}. Delete it, or name another index, and run `nameservice search-index \
+        "`{index}` cannot be the search index: {}. Delete it, or name another index, and run `nameservice aws search-index \
          init` and `rebuild`",
         .differences.join("; ")
     )]
@@ -400,7 +400,7 @@ impl Action {
             409 => Applied::Done,
             // There was nothing to delete, but the version is still remembered.
             404 if matches!(self, Self::Delete { .. }) && item.error.is_none() => Applied::Done,
-            404 => Applied::Later(format!("{}: `nameservice search-index init` creates the index", reason())),
+            404 => Applied::Later(format!("{}: `nameservice aws search-index init` creates the index", reason())),
             408 | 429 | 500.. => Applied::Later(reason()),
             _ => Applied::Rejected(reason()),
         }
