@@ -19,7 +19,7 @@ use crate::{commands::TokenCommand, serve::ServeArgs};
 use crate::{
     commands::{
         BranchCommand, ChangesArgs, ConfigArgs, CreateArgs, DiffArgs, DoctorArgs, GenerateCommand, HealthArgs,
-        HistoryArgs, LeaseCommand, LeasesArgs, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
+        HistoryArgs, LeaseCommand, ListArgs, LoginArgs, PublishArgs, PurgeArgs, PushCommand, ResetArgs,
         RestoreBackupArgs, RetractArgs, SearchArgs, ShowArgs, StatusArgs, TopArgs, TransactionArgs, WatchArgs,
     },
     exit,
@@ -95,13 +95,9 @@ pub enum Command {
     /// Create, list and drop branches
     #[command(subcommand)]
     Branch(BranchCommand),
-    /// Acquire, refresh and release leases, and run commands under them
+    /// Acquire, refresh, release and list leases, and run commands under them
     #[command(subcommand)]
     Lease(LeaseCommand),
-    /// Show every lease that is held, by holder
-    ///
-    /// The remaining time of a lease is by this machine's clock; the service's clock decides whether it has expired.
-    Leases(LeasesArgs),
     /// Show records, leases, indexes that are behind, and rates of changes, on a screen that follows the feed
     ///
     /// Without a terminal, or with --once, prints them once.
@@ -206,7 +202,7 @@ impl Command {
             Self::Status(args) => args.state.is_some(),
             Self::Config(args) => args.config.is_some(),
             Self::Branch(command) => !matches!(command, BranchCommand::List { .. }),
-            Self::Lease(command) => !matches!(command, LeaseCommand::Show(_)),
+            Self::Lease(command) => !matches!(command, LeaseCommand::Show(_) | LeaseCommand::List(_)),
             _ => false,
         }
     }

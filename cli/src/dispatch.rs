@@ -16,8 +16,8 @@ use crate::commands::{AwsCommand, deadletters};
 use crate::{
     args::{Cli, Command},
     commands::{
-        LeaseCommand, branch, config, create, diff, doctor, generate, lease, leases, lifecycle, list, login, push,
-        search, service, show, status, top, transaction, watch,
+        LeaseCommand, branch, config, create, diff, doctor, generate, lease, lifecycle, list, login, push, search,
+        service, show, status, top, transaction, watch,
     },
     failure::Failure,
     options::{ArchiveArgs, Missing},
@@ -124,7 +124,6 @@ async fn operate(session: &Session, command: Command) -> Result<(), Failure> {
         Command::Config(args) => config::run(session, args).await,
         Command::Branch(command) => branch::run(session, command).await,
         Command::Lease(command) => lease::run(session, command).await,
-        Command::Leases(args) => leases::run(session, args).await,
         Command::Top(args) => top::run(session, args).await,
         Command::Diff(args) => diff::run(session, args).await,
         Command::Transaction(args) => transaction::run(session, args).await,

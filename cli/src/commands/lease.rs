@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::leases::lease_of;
+use super::leases::{self, lease_of};
 use crate::{
     child::{self, Running, Signal, Signals},
     client::{Request, write},
@@ -85,6 +85,7 @@ pub(crate) async fn run(session: &Session, command: LeaseCommand) -> Result<(), 
             session.output.answer(&answer.json, || format!("{} of {address} is free", holder.name))
         }
         LeaseCommand::Show(args) => show(session, &args.address).await,
+        LeaseCommand::List(args) => leases::run(session, args).await,
         LeaseCommand::Run(args) => run_under(session, args).await.map_err(Failure::of_lease_run),
     }
 }

@@ -1,4 +1,4 @@
-//! `leases`: every lease that is held, by holder.
+//! `lease list`: every lease that is held, by holder.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use crate::{
     session::Session,
 };
 
-/// `leases`
+/// `lease list`
 #[derive(Debug, Args)]
-pub struct LeasesArgs {
+pub struct LeaseListArgs {
     /// Only records whose addresses begin with this
     #[arg(long)]
     pub prefix: Option<String>,
@@ -54,7 +54,7 @@ pub(super) fn lease_of(status: &Value) -> Option<Value> {
     })
 }
 
-pub(crate) async fn run(session: &Session, args: LeasesArgs) -> Result<(), Failure> {
+pub(crate) async fn run(session: &Session, args: LeaseListArgs) -> Result<(), Failure> {
     let format = args.format.wanted(session.output)?;
     let prefix = args.prefix.as_deref().filter(|prefix| !prefix.is_empty());
     let request = || Request::get("records").query("view", Some("full")).query("prefix", prefix);

@@ -53,7 +53,7 @@ pub use generate::GenerateCommand;
 pub use lease::{
     ClaimArgs, HolderArgs, LeaseAcquireArgs, LeaseCommand, LeaseRefreshArgs, LeaseReleaseArgs, LeaseRunArgs, TermArgs,
 };
-pub use leases::LeasesArgs;
+pub use leases::LeaseListArgs;
 pub use lifecycle::{PurgeArgs, ResetArgs, RetractArgs};
 pub use list::{ListArgs, SortArg};
 pub use login::LoginArgs;

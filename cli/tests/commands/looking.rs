@@ -1,4 +1,4 @@
-//! Commands that show: `leases`, `top`, `diff`, lists in every format, manual pages.
+//! Commands that show: `lease list`, `top`, `diff`, lists in every format, manual pages.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn every_list_is_printed_as_a_table_json_lines_of_json_and_csv() {
         ("list --summary", "records", 3),
         ("snapshot", "records", 3),
         ("branch list mydb", "branches", 1),
-        ("leases", "leases", 1),
+        ("lease list", "leases", 1),
         ("changes --concern head", "changes", 2),
         ("history mydb --concern head", "changes", 2),
     ] {
@@ -78,15 +78,15 @@ fn every_list_is_printed_as_a_table_json_lines_of_json_and_csv() {
 }
 
 #[test]
-fn leases_shows_who_holds_what_and_for_how_long() {
+fn a_list_of_leases_shows_who_holds_what_and_for_how_long() {
     let directory = filled();
     let target = ["--data", directory.path().to_str().unwrap()];
-    let (code, stdout, _) = run(&target, "leases");
+    let (code, stdout, _) = run(&target, "lease list");
     assert_eq!(code, 0);
     let row: Vec<_> = stdout.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..5], ["indexer-7", "mydb:main", "index_lock", "t", "9"], "{stdout}");
     assert!(row[5] == "1:00:00" || row[5].starts_with('5'), "{stdout}");
-    for line in ["leases --holder another", "leases --prefix tenant"] {
+    for line in ["lease list --holder another", "lease list --prefix tenant"] {
         assert_eq!(run(&target, line).1, "no lease is held\n", "{line}");
     }
 }

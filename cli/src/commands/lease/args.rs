@@ -7,6 +7,7 @@ use nameservice_api::leases::Claim;
 use nameservice_model::{Address, LeaseName};
 
 use crate::{
+    commands::leases::LeaseListArgs,
     failure::Failure,
     options::{AddressArgs, KeyArgs},
     values,
@@ -28,6 +29,10 @@ pub enum LeaseCommand {
     Release(LeaseReleaseArgs),
     /// Show who holds a lease of a record
     Show(AddressArgs),
+    /// Show every lease that is held, by holder
+    ///
+    /// The remaining time of a lease is by this machine's clock; the service's clock decides whether it has expired.
+    List(LeaseListArgs),
     /// Run a command under a lease
     ///
     /// Takes the lease, refreshes it while the command runs, and releases it. The command finds
