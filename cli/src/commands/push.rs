@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn an_expectation_is_left_out_null_unborn_or_a_value() {
-        let body = |expect: Option<RefValue>, expect_none, expect_unborn| {
+        let body = |expect: Option<RefValue>, expect_none: bool, expect_unborn: bool| {
             let monotonic = expect.is_none() && !expect_none && !expect_unborn;
             let expected = expected(ExpectArgs { expect, expect_none, expect_unborn, monotonic });
             let new = HeadValue { id: None, t: 1 };
