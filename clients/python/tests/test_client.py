@@ -249,6 +249,30 @@ def test_a_commit_that_was_made_before_a_conflict_is_not_pushed_on_the_head_of_a
     assert names.record_get(address)["head"] == head(1)
 
 
+def test_a_commit_is_not_pushed_on_the_head_of_another_writer_even_if_another_one_was_made_meanwhile(names, address):
+    seen = []
+
+    def decide(stored):
+        seen.append(stored["t"])
+        names.head_push(address, {"expected": stored, "new": head(len(seen))})
+        return {"id": cid("another" if len(seen) == 2 else "mine"), "t": stored["t"] + 1}
+
+    with pytest.raises(ValueError, match="make a new commit"):
+        names.update_head(address, decide)
+    assert seen == [0, 1, 2]
+    assert names.record_get(address)["head"] == head(3)
+
+
+def test_a_commit_that_another_writer_has_stored_meanwhile_is_stored(names, address):
+    def decide(stored):
+        if stored == UNBORN:
+            # The same commit, under a t of its own.
+            names.head_push(address, {"expected": UNBORN, "new": {"id": cid("same"), "t": 2}})
+        return {"id": cid("same"), "t": max(1, stored["t"])}
+
+    assert names.update_head(address, decide) == {"id": cid("same"), "t": 2}
+
+
 def test_a_decision_not_to_push_leaves_the_head(names, address):
     assert names.update_head(address, lambda stored: None) == UNBORN
 

@@ -103,22 +103,24 @@ export class Nameservice {
     let { head } = await this.record(address);
     if (!head) throw new NameserviceError(404, { type: "/wrong-kind", detail: `${address} has no head: it is no ledger` });
     const attempts = options.attempts ?? 10;
-    let [overtaken, commit]: [Head, string | null | undefined] = [head, null];
+    // The head on which each commit was made.
+    const parents = new Map<string | null | undefined, string | null>();
     for (let attempt = 1; ; attempt++) {
       const next = await decide(head);
       if (next === null) return head;
-      // Before, it was decided on another head.
-      if (commit && next.id === commit && head.id !== overtaken.id) {
-        const made = `commit ${commit} was made before another writer moved the head of ${address} to ${head.id}, which it does not follow`;
+      const [commit, stored] = [next.id, head.id ?? null];
+      if (!parents.has(commit)) parents.set(commit, stored);
+      // A commit that is stored already leaves none out.
+      if (parents.get(commit) !== stored && commit !== stored) {
+        const made = `commit ${commit} was made before another writer moved the head of ${address} to ${stored}, which it does not follow`;
         throw new TypeError(`nothing was pushed: ${made}; make a new commit on the head that is passed`);
       }
-      commit = next.id;
       const body = { expected: head, new: next, ...(options.lease ? { lease: options.lease } : {}) };
       try {
         return given(await this.api.PUT("/v1/heads/{address}", { params: { path: { address } }, body })).value;
       } catch (error) {
         if (!(error instanceof Conflict) || attempt >= attempts || error.actual === null) throw error;
-        [overtaken, head] = [head, error.actual as Head];
+        head = error.actual as Head;
       }
     }
   }

@@ -207,6 +207,32 @@ test("a commit that was made before a conflict is not pushed on the head of anot
   assert.deepEqual((await names.record(address)).head, head(1));
 });
 
+test("a commit is not pushed on the head of another writer, even if another one was made meanwhile", async () => {
+  const address = await ledger();
+  const seen: number[] = [];
+  const decide = async (stored: Head) => {
+    seen.push(stored.t);
+    await pushHead(names, address, stored, seen.length);
+    return { id: cid(seen.length === 2 ? "another" : "mine"), t: stored.t + 1 };
+  };
+  await assert.rejects(names.updateHead(address, decide), (error) => error instanceof TypeError && /make a new commit/.test(error.message));
+  assert.deepEqual(seen, [0, 1, 2]);
+  assert.deepEqual((await names.record(address)).head, head(3));
+});
+
+test("a commit that another writer has stored meanwhile is stored", async () => {
+  const address = await ledger();
+  const same = { id: cid("same"), t: 2 };
+  const decide = async (stored: Head) => {
+    // The same commit, under a t of its own.
+    if (!stored.id) {
+      await names.api.PUT("/v1/heads/{address}", { params: { path: { address } }, body: { expected: UNBORN, new: same } });
+    }
+    return { id: same.id, t: Math.max(1, stored.t) };
+  };
+  assert.deepEqual(await names.updateHead(address, decide), same);
+});
+
 test("a decision not to push leaves the head", async () => {
   assert.deepEqual(await names.updateHead(await ledger(), () => null), UNBORN);
 });

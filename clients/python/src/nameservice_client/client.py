@@ -89,18 +89,19 @@ class Nameservice(Operations):
         head = record.get("head") if record else None
         if head is None:
             raise NameserviceError(404, {"type": "/wrong-kind", "detail": f"{address} has no head: it is no ledger"})
-        overtaken, commit = head, None
+        # The head on which each commit was made.
+        parents: dict[str | None, str | None] = {}
         for attempt in range(attempts):
             new = decide(head)
             if new is None:
                 return head
-            # Before, it was decided on another head.
-            if commit is not None and new.get("id") == commit and head["id"] != overtaken["id"]:
+            commit, stored = new.get("id"), head["id"]
+            # A commit that is stored already leaves none out.
+            if parents.setdefault(commit, stored) != stored and commit != stored:
                 raise ValueError(
                     f"nothing was pushed: commit {commit} was made before another writer moved the head of {address} to "
-                    f"{head['id']}, which it does not follow; make a new commit on the head that is passed"
+                    f"{stored}, which it does not follow; make a new commit on the head that is passed"
                 )
-            commit = new.get("id")
             body: models.HeadPush = {"expected": cast(models.HeadValue, head), "new": new}
             if lease is not None:
                 body["lease"] = lease
@@ -109,7 +110,7 @@ class Nameservice(Operations):
             except Conflict as conflict:
                 if attempt + 1 == attempts or conflict.actual is None:
                     raise
-                overtaken, head = head, cast(models.Head, conflict.actual)
+                head = cast(models.Head, conflict.actual)
         raise ValueError("at least one attempt is required")
 
     # --- leases ---
