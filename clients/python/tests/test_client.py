@@ -387,6 +387,28 @@ def test_what_is_followed_begins_with_a_snapshot_of_what_the_filters_select(name
         assert {change["address"].removeprefix(f"{name}/") for change in changes} == expected, filters
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"address": ["my@db"]},
+        {"address": ["mydb:main:main"]},
+        {"address": [""]},
+        {"address": [f"*{'a' * 1000}"]},
+        {"address": ["a"] * 101},
+        {"prefix": ""},
+        {"prefix": "a" * 1001},
+        {"kind": "book"},
+        {"source_type": ""},
+        {"concern": ["tail"]},
+    ],
+    ids=str,
+)
+def test_filters_that_the_service_rejects_are_an_error_and_no_snapshot_of_nothing(names, filters):
+    with pytest.raises(NameserviceError) as rejected:
+        next(names.follow(**filters))
+    assert rejected.value.status == 400
+
+
 def test_no_pattern_takes_long():
     record = {"address": f"{'a' * 900}:main"}
     for pattern in (f"{'*a' * 400}b*", f"*{'a' * 600}b*", f"{'*?a' * 300}b*"):

@@ -201,8 +201,18 @@ export class Nameservice {
    * does not name. All filters but `concern`, which is of the changes alone, select the records of a snapshot, too.
    */
   follow(options: EventOptions = {}): AsyncGenerator<Followed, void, undefined> {
-    const { address, prefix, kind, source_type, signal } = options;
-    return follow(this.#streams, () => this.snapshot(prefix, { address, kind, source_type, signal }), options);
+    const { address, prefix, kind, source_type, concern, signal } = options;
+    const filters = { address, prefix, kind, source_type, concern };
+    const snapshot = async () => {
+      const found = await this.snapshot(prefix, { address, kind, source_type, signal });
+      // Filters that the service rejects are an error before a snapshot of nothing says that everything is gone.
+      if (Object.values(filters).some((filter) => filter !== undefined)) {
+        const query = { ...filters, after: found.cursor as number, limit: 1 };
+        await this.api.GET("/v1/changes", { params: { query }, signal });
+      }
+      return found;
+    };
+    return follow(this.#streams, snapshot, options);
   }
 }
 

@@ -339,6 +339,28 @@ test("what is followed begins with a snapshot of what the filters select", async
   }
 });
 
+test("filters that the service rejects are an error, and no snapshot of nothing", async () => {
+  const rejected: Record<string, unknown>[] = [
+    { address: ["my@db"] },
+    { address: ["mydb:main:main"] },
+    { address: [""] },
+    { address: [`*${"a".repeat(1000)}`] },
+    { address: Array<string>(101).fill("a") },
+    { prefix: "" },
+    { prefix: "a".repeat(1001) },
+    { kind: "book" },
+    { source_type: "" },
+    { concern: ["tail"] },
+  ];
+  for (const filters of rejected) {
+    await assert.rejects(
+      names.follow(filters).next(),
+      (error) => error instanceof NameserviceError && error.status === 400,
+      JSON.stringify(filters).slice(0, 80),
+    );
+  }
+});
+
 test("no pattern takes long", { timeout }, () => {
   const record = { address: `${"a".repeat(900)}:main` } as components["schemas"]["Record"];
   for (const pattern of [`${"*a".repeat(400)}b*`, `*${"a".repeat(600)}b*`, `${"*?a".repeat(300)}b*`]) {

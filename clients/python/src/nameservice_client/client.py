@@ -17,7 +17,7 @@ from .feed import Followed, Place, Snapshot, Streams
 from .lease import Lease
 from .operations import Operations
 from .selection import Selection
-from .transport import Transport, client_of, place_of
+from .transport import Transport, client_of, place_of, query_of
 
 Concern = Literal["meta", "head", "index", "status", "config"]
 Kind = Literal["ledger", "graph_source"]
@@ -207,7 +207,11 @@ class Nameservice(Operations):
         filters = {"address": address, "prefix": prefix, "kind": kind, "source_type": source_type, "concern": concern}
 
         def snapshot() -> tuple[list[models.Record], Place]:
-            return self.snapshot(address=address, prefix=prefix, kind=kind, source_type=source_type)
+            records, place = self.snapshot(address=address, prefix=prefix, kind=kind, source_type=source_type)
+            # Filters that the service rejects are an error before a snapshot of nothing says that everything is gone.
+            if query_of(filters):
+                self._call("GET", "/v1/changes", None, {**filters, "after": place, "limit": 1}, {}, None)
+            return records, place
 
         return self._streams.follow(snapshot, after, filters)
 
